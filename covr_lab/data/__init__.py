@@ -1,0 +1,20 @@
+"""Data sets as Lightning data modules: annotation rows, targets and the gallery."""
+
+from covr_lab.data.base import SessionBatch, Triplet, TripletDataModule
+from covr_lab.data.check import describe, report
+from covr_lab.data.demo import DemoWorld
+from covr_lab.data.triplets import Columns, TripletFile
+from covr_lab.data.webvid_covr import DenseWebVidCoVR, WebVidCoVR
+
+__all__ = [
+    "Columns",
+    "DemoWorld",
+    "DenseWebVidCoVR",
+    "SessionBatch",
+    "Triplet",
+    "TripletDataModule",
+    "TripletFile",
+    "WebVidCoVR",
+    "describe",
+    "report",
+]

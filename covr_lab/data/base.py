@@ -1,0 +1,280 @@
+"""What every data set shares: annotation rows become queries, targets and one gallery.
+
+All checks run on first access or in ``setup``, before a model is loaded. A row is never dropped: it is used or it ends
+the run with one line that says where it stands and how to mend it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from dataclasses import astuple, dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Literal
+
+from lightning import LightningDataModule
+from torch.utils.data import DataLoader, Dataset
+
+from covr_lab.gallery.gallery import Gallery
+from covr_lab.types import Query, Target
+
+EmptyEdit = Literal["error", "reference_only"]
+GalleryRule = Literal["targets", "union"]
+
+
+@dataclass(frozen=True, slots=True)
+class Triplet:
+    """One annotation row.
+
+    Attributes:
+        session_id: unique id of the row.
+        reference: id of the reference video, ``None`` for a text-only row.
+        target: id of the target video.
+        edit: modification text.
+        reference_caption: caption of the reference, "" when unknown.
+        target_caption: caption of the target, "" when unknown.
+        place: where the row stands (``FILE:LINE``), for messages only.
+    """
+
+    session_id: str
+    reference: str | None
+    target: str
+    edit: str
+    reference_caption: str = ""
+    target_caption: str = ""
+    place: str = field(default="", compare=False)
+
+    @property
+    def where(self) -> str:
+        """How a message refers to this row."""
+        return self.place or f"session {self.session_id!r}"
+
+
+class SessionBatch:
+    """Queries of one batch and, aligned with them, the targets for simulator and scorer.
+
+    A plain class with its own ``to``: Lightning refuses frozen dataclasses inside a batch (lightning issue 21577).
+    """
+
+    def __init__(self, queries: list[Query], targets: list[Target]) -> None:
+        self.queries = queries
+        self.targets = targets
+
+    def __len__(self) -> int:
+        return len(self.queries)
+
+    def to(self, device: object) -> SessionBatch:
+        """This batch: it holds no tensors."""
+        return self
+
+
+class Sessions(Dataset[tuple[Query, Target]]):
+    """Map-style view of sessions, which Lightning can share out between processes without repeats."""
+
+    def __init__(self, pairs: Sequence[tuple[Query, Target]]) -> None:
+        self.pairs = pairs
+
+    def __len__(self) -> int:
+        return len(self.pairs)
+
+    def __getitem__(self, index: int) -> tuple[Query, Target]:
+        return self.pairs[index]
+
+
+def collate(pairs: Sequence[tuple[Query, Target]]) -> SessionBatch:
+    """A batch of ``pairs``, in order."""
+    return SessionBatch([query for query, _ in pairs], [target for _, target in pairs])
+
+
+def checked(triplets: Iterable[Triplet], empty_edit: EmptyEdit = "error") -> list[Triplet]:
+    """``triplets``, known to have unique session ids, a target each, and an edit or the policy for its absence.
+
+    Args:
+        triplets: annotation rows.
+        empty_edit: what a blank edit means: ``error``, or ``reference_only``, a query of the reference alone (text "").
+
+    Raises:
+        ValueError: a row breaks a rule; the message starts with the place of the row.
+
+    >>> checked([Triplet("0", "v1", "v2", "  ")], "reference_only")[0].edit
+    ''
+    """
+    rows: dict[str, Triplet] = {}
+    for triplet in triplets:
+        for name in ("session_id", "target", "reference"):
+            value = getattr(triplet, name)
+            if value is not None and not value.strip():
+                raise ValueError(f"{triplet.where}: {name} is empty (fill it in or remove the row)")
+        if (first := rows.get(triplet.session_id)) is not None:
+            raise ValueError(
+                f"{triplet.where}: session id {triplet.session_id!r} was used before, at {first.where} "
+                "(give every row its own)"
+            )
+        if not triplet.edit.strip():
+            if empty_edit == "error" or triplet.reference is None:
+                raise ValueError(
+                    f"{triplet.where}: the edit of session {triplet.session_id!r} is empty "
+                    "(write one, or set data.empty_edit to reference_only for a query without text)"
+                )
+            triplet = replace(triplet, edit="")
+        rows[triplet.session_id] = triplet
+    return list(rows.values())
+
+
+def captions_of(triplets: Iterable[Triplet]) -> dict[str, str]:
+    """Video id -> caption, for every reference and target that has one.
+
+    Raises:
+        ValueError: two different captions for one video.
+
+    >>> captions_of([Triplet("0", "v1", "v2", "redder", "a cat", "a red cat"), Triplet("1", "v2", "v3", "bluer")])
+    {'v1': 'a cat', 'v2': 'a red cat'}
+    """
+    known: dict[str, tuple[str, str]] = {}
+    for triplet in triplets:
+        pairs = ((triplet.reference, triplet.reference_caption), (triplet.target, triplet.target_caption))
+        for video, caption in pairs:
+            if video is None or not caption:
+                continue
+            first, where = known.setdefault(video, (caption, triplet.where))
+            if first != caption:
+                raise ValueError(f"{triplet.where}: video {video!r} has another caption at {where} (make them equal)")
+    return {video: caption for video, (caption, _) in known.items()}
+
+
+def missing_targets(triplets: Iterable[Triplet], gallery: Gallery) -> list[str]:
+    """Distinct targets that are not gallery rows, in the order of ``triplets``.
+
+    >>> missing_targets([Triplet("0", "a", "b", "x"), Triplet("1", "a", "c", "y")], Gallery.of(["c"], {}))
+    ['b']
+    """
+    return list(dict.fromkeys(triplet.target for triplet in triplets if triplet.target not in gallery.row))
+
+
+def read_ids(path: Path) -> list[str]:
+    """Gallery ids of a text file, one a line, exactly as written; blank lines are skipped.
+
+    Raises:
+        FileNotFoundError: no such file.
+        ValueError: no id in it, or no UTF-8.
+    """
+    if not path.is_file():
+        raise FileNotFoundError(f"{path}: no such gallery file (check data.gallery_file)")
+    try:
+        ids = [line for line in path.read_text(encoding="utf-8-sig").split("\n") if line.strip()]
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path}: not UTF-8: {error.reason} (save it as UTF-8)") from error
+    if not ids:
+        raise ValueError(f"{path}: no ids (write one a line)")
+    return ids
+
+
+class TripletDataModule(LightningDataModule, ABC):
+    """Queries, targets and gallery of one annotation set; subclasses say how rows are read.
+
+    Subclasses pass these arguments on as ``**options``, so that names and defaults stand here alone; jsonargparse
+    follows the call to this class and checks them.
+
+    Args:
+        batch_size: sessions a batch; no result depends on it.
+        limit: use the first rows only as queries. The gallery is *not* shrunk, so that the task stays as hard and the
+            numbers of a short run stay comparable.
+        gallery: what is searched: the target videos, or targets and references.
+        gallery_file: text file with one id a line that replaces the gallery rule.
+        empty_edit: a blank edit is an error, or a query of the reference alone.
+        allow_missing: keep a session whose target is not a gallery row; it counts as a miss at every turn.
+
+    Attributes:
+        skip: ids of finished sessions, left out of the batches; set it before predict to resume a run.
+        videos_dir: folder of the media, ``<id>.mp4``, ``None`` when there is none.
+    """
+
+    skip: frozenset[str] = frozenset()
+    videos_dir: Path | None = None
+
+    def __init__(
+        self,
+        *,
+        batch_size: int = 64,
+        limit: int | None = None,
+        gallery: GalleryRule = "targets",
+        gallery_file: str | None = None,
+        empty_edit: EmptyEdit = "error",
+        allow_missing: bool = False,
+    ) -> None:
+        super().__init__()
+        for name, value in (("batch_size", batch_size), ("limit", limit)):
+            if value is not None and value < 1:
+                raise ValueError(f"data.{name} must be 1 or more, not {value}")
+        if gallery_file is not None and gallery != "targets":
+            raise ValueError(f"data.gallery ({gallery}) and data.gallery_file both name the gallery (set one of them)")
+        self.batch_size = batch_size
+        self.limit = limit
+        self.gallery_rule = gallery
+        self.gallery_file = None if gallery_file is None else Path(gallery_file)
+        self.empty_edit: EmptyEdit = empty_edit
+        self.allow_missing = allow_missing
+
+    @abstractmethod
+    def read(self) -> list[Triplet]:
+        """All annotation rows in the order of the file, unchecked."""
+
+    def setup(self, stage: str) -> None:
+        """Read and check everything."""
+        len(self.gallery)
+
+    @cached_property
+    def triplets(self) -> list[Triplet]:
+        """All rows, checked; ``limit`` does not apply."""
+        return checked(self.read(), self.empty_edit)
+
+    @cached_property
+    def gallery(self) -> Gallery:
+        """The searched videos, with the captions of targets and references.
+
+        Raises:
+            ValueError: a target is not a gallery row and ``allow_missing`` is false.
+        """
+        ids = {triplet.target for triplet in self.triplets}
+        if self.gallery_file is not None:
+            ids = set(read_ids(self.gallery_file))
+        elif self.gallery_rule == "union":
+            ids |= {triplet.reference for triplet in self.triplets if triplet.reference is not None}
+        gallery = Gallery.of(ids, captions_of(self.triplets))
+        missing = missing_targets(self.triplets, gallery)
+        if missing and not self.allow_missing:
+            raise ValueError(
+                f"{self.gallery_file}: {len(missing)} targets are not in the gallery: {', '.join(missing[:5])}"
+                f"{', ...' if len(missing) > 5 else ''} (add them, or set data.allow_missing to count them as misses)"
+            )
+        return gallery
+
+    def queries(self) -> list[Query]:
+        """What systems see, in the order of the file."""
+        return [
+            Query(row.session_id, row.reference, row.edit, mask_reference=row.reference != row.target)
+            for row in self.triplets[: self.limit]
+        ]
+
+    def targets(self) -> list[Target]:
+        """The answers, aligned with :meth:`queries`."""
+        return [Target(row.session_id, row.target) for row in self.triplets[: self.limit]]
+
+    @cached_property
+    def digest(self) -> str:
+        """sha256 of all rows sorted by session id: each shapes queries, gallery or captions, whatever ``limit``."""
+        rows = sorted(self.triplets, key=lambda row: row.session_id)
+        return hashlib.sha256(json.dumps([astuple(replace(row, place="")) for row in rows]).encode()).hexdigest()
+
+    def predict_dataloader(self) -> DataLoader[tuple[Query, Target]]:
+        """Batches (:class:`SessionBatch`) of the sessions that are not in ``skip``, in the order of the file.
+
+        There is no sampler here: Lightning puts in its ``UnrepeatedDistributedSampler``, which pads nothing.
+        """
+        pairs = [
+            pair for pair in zip(self.queries(), self.targets(), strict=True) if pair[0].session_id not in self.skip
+        ]
+        return DataLoader(Sessions(pairs), batch_size=self.batch_size, collate_fn=collate)

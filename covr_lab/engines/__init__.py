@@ -1,0 +1,1 @@
+"""Engines: generators that reasoners borrow by name."""

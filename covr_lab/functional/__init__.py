@@ -1,0 +1,1 @@
+"""Pure functions without state: one idea a file."""

@@ -1,0 +1,1 @@
+"""What is searched, and the caches of what was encoded."""

@@ -1,0 +1,253 @@
+"""The slot assembly behind every recipe."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, cast
+
+import torch
+from torch import nn
+
+from covr_lab.engines.base import Engine
+from covr_lab.gallery.gallery import Gallery
+from covr_lab.ranking.correct import Corrected, Found, correct
+from covr_lab.ranking.fusion import Fusion
+from covr_lab.ranking.policies import RankPolicy
+from covr_lab.ranking.retrieve import Ask, rank_gallery
+from covr_lab.reasoning.base import Initialiser, IntentReasoner, Questioner, Reasoner, Reflector, Thought, think
+from covr_lab.retrievers.base import Retriever
+from covr_lab.system import System
+from covr_lab.types import Context, Cost, Event, Feedback, Intent, Query, RankedList, Reflection, Session, Turn
+
+
+@dataclass(frozen=True)
+class Channel:
+    """One way of asking the gallery.
+
+    Attributes:
+        retriever: name of the retriever.
+        query: which text of the intent it sends; an empty one leaves the channel silent.
+        anchor: the video it composes the text with: the one ``shown``, the session's ``reference``, or ``none``.
+        mask_anchor: leave the anchor out of its list (a user who goes on says that it is not the target).
+    """
+
+    retriever: str
+    query: Literal["search", "edit"]
+    anchor: Literal["shown", "reference", "none"] = "none"
+    mask_anchor: bool = True
+
+
+class ModularSystem(System):
+    """A system made of slots: retrievers, channels, reasoners, rank policies, a fusion rule.
+
+    Turn 0 is the composed query (reference, edit) on the ``opening`` retriever. A later turn thinks (all reasoners read
+    the same snapshot), retrieves, corrects (rank policies and fusion), and records.
+
+    Args:
+        retrievers: name -> retriever.
+        opening: retriever of turn 0.
+        channels: name -> channel; ``null`` switches one off. The first that runs also orders what no list holds.
+        intent: what to search for.
+        fusion: how the remembered lists become one order.
+        reflection: satisfaction and constraints; without it the signal is neutral and only the search text is kept.
+        initial: standalone description of the target before the first feedback; without it, the edit.
+        policies: rank policies, in order.
+        questioner: what to ask before feedback; without it nothing is asked.
+        ask_from: memory that a question reads: the ``snapshot`` the last turn started from, or the ``fresh`` one.
+        engines: name -> engine that reasoners borrow.
+        rm0: turn-0 lists that the fusion remembers: none, the composed one, or that and the initial search.
+    """
+
+    def __init__(
+        self,
+        *,
+        retrievers: dict[str, Retriever],
+        opening: str,
+        channels: dict[str, Channel | None],
+        intent: IntentReasoner,
+        fusion: Fusion,
+        reflection: Reflector | None = None,
+        initial: Initialiser | None = None,
+        policies: list[RankPolicy] | None = None,
+        questioner: Questioner | None = None,
+        ask_from: Literal["snapshot", "fresh"] = "snapshot",
+        engines: dict[str, Engine] | None = None,
+        rm0: Literal["none", "covr", "both"] = "none",
+    ) -> None:
+        super().__init__()
+        self.channels = {name: channel for name, channel in channels.items() if channel is not None}
+        if not self.channels:
+            raise ValueError("system.channels has no channel that is switched on")
+        for key, name in {"opening": opening, **{f"channels.{n}": c.retriever for n, c in self.channels.items()}}.items():
+            if name not in retrievers:
+                raise ValueError(f"system.{key} names retriever '{name}', the recipe has {sorted(retrievers)}")
+        self.retrievers, self.engines = nn.ModuleDict(retrievers), nn.ModuleDict(engines or {})
+        self.policies = nn.ModuleList(policies or [])
+        self.intent, self.reflection, self.initial, self.questioner = intent, reflection, initial, questioner
+        self.fusion, self.opening, self.ask_from, self.rm0 = fusion, opening, ask_from, rm0
+
+    def bind(self, gallery: Gallery, *, mask_source: bool = True) -> None:
+        """Bind every retriever to the gallery."""
+        self.gallery, self.mask_source = gallery, mask_source
+        for module in self.retrievers.values():
+            cast(Retriever, module).bind(gallery)
+        self.proxy = next((r.proxy for r in self.retrievers.values() if r.proxy), None)
+        self.freeze()
+
+    @torch.inference_mode()
+    def start(self, queries: Sequence[Query]) -> list[Turn]:
+        """Turn 0: the composed query over the whole gallery; the fusion may remember its list."""
+        retriever = self._retriever(self.opening)
+        asks = [Ask(query.text, query.reference, self._masked(query)) for query in queries]
+        composed = [name for name, channel in self.channels.items() if channel.anchor != "none"]
+        turns = []
+        for ask, result in zip(asks, rank_gallery(retriever, asks), strict=True):
+            stored = dict.fromkeys(composed, RankedList(result.rows[: self.fusion.pool]))
+            turns.append(Turn(0, result, channels=stored, events=_cut(retriever, [ask.text])))
+        if self.rm0 != "both":
+            return turns
+        sessions = [Session(query, (turn,)) for query, turn in zip(queries, turns, strict=True)]
+        states = self._snapshots(sessions)
+        searches = self._retrieve(sessions, [Intent(search=state.answer.query) for state in states])
+        lists = [{**turn.channels, **found.lists} for turn, found in zip(turns, searches, strict=True)]
+        pooled = [{name: RankedList(x.rows[: self.fusion.pool]) for name, x in found.items()} for found in lists]
+        return [replace(turn, channels=c, state=s.answer) for turn, c, s in zip(turns, pooled, states, strict=True)]
+
+    def ask(self, sessions: Sequence[Session]) -> list[str | None]:
+        """One question a session, or none at all."""
+        if self.questioner is None:
+            return [None] * len(sessions)
+        known = [Session(s.query, s.turns[:-1]) if self.ask_from == "snapshot" else s for s in sessions]
+        states = [session.state or Reflection(query=session.query.text) for session in known]
+        jobs = [(self.questioner, self._context(s, state)) for s, state in zip(sessions, states, strict=True)]
+        return [thought.answer for thought in think(jobs, self._engines())]
+
+    @torch.inference_mode()
+    def step(
+        self, sessions: Sequence[Session], feedback: Sequence[Feedback], questions: Sequence[str | None]
+    ) -> list[Turn]:
+        """One turn for every session: think, retrieve, correct, record."""
+        states = self._snapshots(sessions)
+        contexts = [
+            replace(self._context(session, state.answer), feedback=words, question=question)
+            for session, state, words, question in zip(sessions, states, feedback, questions, strict=True)
+        ]
+        intents, reflections = self._think(contexts)
+        found = self._retrieve(sessions, [intent.answer for intent in intents])
+        signals = [reflection.answer.satisfaction for reflection in reflections]
+        corrected = correct(
+            sessions,
+            signals,
+            found,
+            channels=list(self.channels),
+            fusion=self.fusion,
+            policies=cast("Sequence[RankPolicy]", self.policies),
+            opening=self.rm0 != "none",
+        )
+        return [
+            self._record(*parts) for parts in zip(sessions, contexts, states, intents, reflections, corrected, strict=True)
+        ]
+
+    def _snapshots(self, sessions: Sequence[Session]) -> list[Thought[Reflection]]:
+        """Progress memory before the turn; made from the query when no reflection has happened yet."""
+        fresh = [index for index, session in enumerate(sessions) if session.state is None]
+        opened: dict[int, Thought[Reflection]] = {}
+        if self.initial is not None:
+            blank = [self._context(sessions[i], Reflection(query=sessions[i].query.text)) for i in fresh]
+            for index, thought in zip(fresh, think([(self.initial, c) for c in blank], self._engines()), strict=True):
+                opened[index] = replace(thought, answer=Reflection(query=thought.answer))
+        return [
+            opened.get(index) or Thought(session.state or Reflection(query=session.query.text), False, Cost())
+            for index, session in enumerate(sessions)
+        ]
+
+    def _think(self, contexts: Sequence[Context]) -> tuple[list[Thought[Intent]], list[Thought[Reflection]]]:
+        """Intent and reflection of every session, asked for together."""
+        jobs: list[tuple[Reasoner[Any], Context]] = [(self.intent, c) for c in contexts]
+        if self.reflection is not None:
+            jobs += [(self.reflection, context) for context in contexts]
+        thoughts = think(jobs, self._engines())
+        intents, reflections = thoughts[: len(contexts)], thoughts[len(contexts) :]
+        if self.reflection is None:
+            kept = [replace(c.state, query=i.answer.search or c.state.query) for c, i in zip(contexts, intents, strict=True)]
+            reflections = [Thought(replace(state, satisfaction="neutral"), False, Cost()) for state in kept]
+        return intents, reflections
+
+    def _retrieve(self, sessions: Sequence[Session], intents: Sequence[Intent]) -> list[Found]:
+        """Run every channel for the sessions that have a text for it."""
+        found = [Found({}) for _ in sessions]
+        for name, channel in self.channels.items():
+            asks: dict[int, Ask] = {}
+            for index, (session, intent) in enumerate(zip(sessions, intents, strict=True)):
+                text = intent.search if channel.query == "search" else intent.edit
+                if text:
+                    asks[index] = self._ask(channel, session, text)
+            for index, ranking in zip(asks, rank_gallery(self._retriever(channel.retriever), list(asks.values())), strict=True):
+                found[index].lists[name] = ranking
+        return found
+
+    def _ask(self, channel: Channel, session: Session, text: str) -> Ask:
+        masked = self._masked(session.query)
+        if channel.anchor == "none":
+            return Ask(text, None, masked)
+        shown = self.gallery.ids[session.shown] if session.shown is not None else None
+        anchor = shown if channel.anchor == "shown" else session.query.reference
+        row = self.gallery.row.get(anchor or "")
+        if channel.mask_anchor and row is not None and session.query.mask_reference | (channel.anchor == "shown"):
+            masked = tuple(dict.fromkeys((*masked, row)))
+        return Ask(text, anchor, masked)
+
+    def _masked(self, query: Query) -> tuple[int, ...]:
+        """Self-masking: the reference's row, unless the protocol or the annotation keeps it."""
+        row = self.gallery.row.get(query.reference or "")
+        return (row,) if row is not None and self.mask_source and query.mask_reference else ()
+
+    def _context(self, session: Session, state: Reflection) -> Context:
+        shown = session.shown
+        return Context(
+            session,
+            state,
+            reference_caption=self.gallery.caption(session.query.reference),
+            shown_caption="" if shown is None else self.gallery.caption(self.gallery.ids[shown]),
+        )
+
+    def _record(
+        self,
+        session: Session,
+        context: Context,
+        state: Thought[Reflection],
+        intent: Thought[Intent],
+        reflection: Thought[Reflection],
+        corrected: Corrected,
+    ) -> Turn:
+        thoughts = {"initial": state, "intent": intent, "reflection": reflection}
+        events = [Event("fallback", name) for name, thought in thoughts.items() if thought.fell_back]
+        if session.state is None:
+            events.append(Event("initial_query", state.answer.query))
+        events += _cut(self._retriever(self.opening), [intent.answer.search, intent.answer.edit])
+        return Turn(
+            len(session.turns),
+            corrected.result,
+            question=context.question,
+            feedback=context.feedback,
+            intent=replace(intent.answer, parse_ok=not intent.fell_back),
+            state=replace(reflection.answer, parse_ok=not reflection.fell_back),
+            channels=corrected.lists,
+            caps=corrected.caps,
+            events=tuple(events),
+            cost=Cost(
+                *(sum(getattr(thought.cost, key) for thought in thoughts.values()) for key in ("calls", "tokens_in", "tokens_out"))
+            ),
+        )
+
+    def _retriever(self, name: str) -> Retriever:
+        return cast(Retriever, self.retrievers[name])
+
+    def _engines(self) -> Mapping[str, Engine]:
+        return cast("Mapping[str, Engine]", self.engines)
+
+
+def _cut(retriever: Retriever, texts: Sequence[str]) -> tuple[Event, ...]:
+    """An event for each text that the encoder does not read to its end."""
+    return tuple(Event("truncated", text) for text, cut in zip(texts, retriever.truncated(texts), strict=True) if cut)

@@ -1,0 +1,102 @@
+"""Correct and fuse: provisional fusion, the policies' plan, the plan applied, the final order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from covr_lab.functional.caps import ABSENT
+from covr_lab.ranking.fusion import Fusion
+from covr_lab.ranking.memory import Lists, apply_caps, collate_memory, complete, fires
+from covr_lab.ranking.policies import RankPolicy, Tops
+from covr_lab.types import Cap, RankedList, Satisfaction, Session
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Full rankings of the channels that ran for one session, in channel order."""
+
+    lists: dict[str, RankedList]
+
+
+@dataclass(frozen=True, slots=True)
+class Corrected:
+    """What a turn shows and remembers: the fused order, this turn's lists after the caps, the plan."""
+
+    result: RankedList
+    lists: Mapping[str, RankedList]
+    caps: tuple[Cap, ...]
+
+
+def correct(
+    sessions: Sequence[Session],
+    signals: Sequence[Satisfaction],
+    found: Sequence[Found],
+    *,
+    channels: Sequence[str],
+    fusion: Fusion,
+    policies: Sequence[RankPolicy],
+    opening: bool,
+) -> list[Corrected]:
+    """Fuse this turn's lists with the remembered ones under the rank policies (ReCoVR, section 3.2).
+
+    Args:
+        sessions: dialogues before this turn.
+        signals: satisfaction with the video on display.
+        found: what the channels brought.
+        channels: channel names; the first one that ran orders the rows that no list holds, and when none ran the
+            ranking on display does.
+        fusion: the fusion rule.
+        policies: rank policies; the first to name a video decides.
+        opening: whether turn 0 is remembered.
+    """
+    memory = collate_memory(sessions, channels, window=fusion.window, pool=fusion.pool, opening=opening)
+    for row, turn in enumerate(found):
+        for column, name in enumerate(channels):
+            if name in turn.lists:
+                rows = turn.lists[name].rows[: fusion.pool]
+                memory[row, -1, column, : len(rows)] = rows
+    tails = [
+        next((turn.lists[name] for name in channels if name in turn.lists), session.turns[-1].result).rows
+        for session, turn in zip(sessions, found, strict=True)
+    ]
+    fused = fusion(memory)
+    plans: list[tuple[Cap, ...]] = []
+    for row, session in enumerate(sessions):
+        tops = Tops(int(complete(fused[row], tails[row])[0]), tuple(int(x.rows[0]) for x in found[row].lists.values()))
+        named: dict[int, Cap] = {}
+        for policy in policies:
+            for cap in policy.plan(session, signals[row], tops):
+                named.setdefault(cap.row, replace(cap, fired=fires(cap, _reach(memory[row], cap))))
+        plans.append(tuple(named.values()))
+    if any(plans):
+        memory = apply_caps(memory, [[cap for cap in plan if cap.scope == "window"] for plan in plans])
+        memory[:, -1] = apply_caps(memory[:, -1], plans)
+        fused = fusion(memory)
+    return [
+        Corrected(
+            RankedList(_guarded(complete(fused[row], tails[row]), plans[row])),
+            {
+                name: RankedList(memory[row, -1, column][memory[row, -1, column] != ABSENT])
+                for column, name in enumerate(channels)
+                if name in found[row].lists
+            },
+            plans[row],
+        )
+        for row in range(len(sessions))
+    ]
+
+
+def _reach(memory: Lists, cap: Cap) -> Lists:
+    """The lists ``(W, C, pool)`` of one session that ``cap`` applies to."""
+    return memory if cap.scope == "window" else memory[-1:]
+
+
+def _guarded(order: Lists, caps: Sequence[Cap]) -> Lists:
+    """Move guarded videos down in the fused order when one of them still comes first."""
+    guards = [cap for cap in caps if cap.guard]
+    if not any(cap.row == order[0] for cap in guards):
+        return order
+    return np.asarray(apply_caps(order[None], [guards])[0])

@@ -1,0 +1,87 @@
+"""Rank policies: which videos this turn's ranking must not show first again, and how far down they go."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Literal
+
+from covr_lab.frozen import Frozen
+from covr_lab.types import Cap, Satisfaction, Session
+
+
+@dataclass(frozen=True, slots=True)
+class Tops:
+    """Rows that would come first without a cap.
+
+    Attributes:
+        fused: first of the provisional fusion, ``None`` when there is no ranking.
+        channels: first of each current channel list that ran.
+    """
+
+    fused: int | None
+    channels: tuple[int, ...] = ()
+
+
+class RankPolicy(Frozen, ABC):
+    """Plans demotions from what the user said and what would be shown; never from a target."""
+
+    @abstractmethod
+    def plan(self, session: Session, satisfaction: Satisfaction, tops: Tops) -> tuple[Cap, ...]:
+        """The demotions of this turn, no video twice.
+
+        Args:
+            session: the dialogue up to the rejected display (``session.shown``).
+            satisfaction: what the newest feedback says about it.
+            tops: what would be shown next.
+        """
+
+
+class RankCap(RankPolicy):
+    """Rank-cap (ReCoVR, sections 3.2 and 4.3): a rejected video leaves the top ten, a stagnant one the top three.
+
+    Args:
+        negative: position of a video whose display was rejected.
+        neutral: position of a video that would stay first although the user asked for something else.
+        stagnation: how staying first is read: the ``provisional`` fusion would repeat it, the ``history`` showed it
+            twice already, or it comes first in a current ``channel`` list. The paper leaves it open.
+        scope: ``window`` caps every remembered list and the memory keeps them capped; ``current`` caps and keeps this
+            turn's lists only.
+        memory: ``last`` caps the video just rejected, ``all_rejected`` every video rejected so far in the session.
+        fused_guard: move a capped video down in the fused order as well if it still comes first (scope ``window``).
+    """
+
+    def __init__(
+        self,
+        *,
+        negative: int = 11,
+        neutral: int = 4,
+        stagnation: Literal["provisional", "history", "channel"] = "provisional",
+        scope: Literal["window", "current"] = "window",
+        memory: Literal["last", "all_rejected"] = "last",
+        fused_guard: bool = True,
+    ) -> None:
+        super().__init__()
+        if min(negative, neutral) < 2:
+            raise ValueError(f"rank-cap positions must be 2 or more, not {negative} and {neutral}")
+        self.negative, self.neutral = negative, neutral
+        self.stagnation, self.scope, self.memory = stagnation, scope, memory
+        self.guard = fused_guard and scope == "window"
+
+    def plan(self, session: Session, satisfaction: Satisfaction, tops: Tops) -> tuple[Cap, ...]:
+        """Cap the video on display, and earlier rejections where the recipe asks for it; see the base class."""
+        shown, caps = session.shown, {}
+        if self.memory == "all_rejected":
+            caps = {row: Cap(row, self.negative, "rejected", self.scope, self.guard) for row in session.rejected}
+        if shown is not None and satisfaction == "negative":
+            caps[shown] = Cap(shown, self.negative, "rejected", self.scope, self.guard)
+        elif shown is not None and satisfaction == "neutral" and self._stagnant(session, shown, tops):
+            caps.setdefault(shown, Cap(shown, self.neutral, "stagnant", self.scope, self.guard))
+        return tuple(caps.values())
+
+    def _stagnant(self, session: Session, shown: int, tops: Tops) -> bool:
+        if self.stagnation == "provisional":
+            return tops.fused == shown
+        if self.stagnation == "channel":
+            return shown in tops.channels
+        return len(session.turns) > 1 and session.turns[-2].result.rows[:1].tolist() == [shown]

@@ -1,0 +1,142 @@
+"""Recipes: YAML files merged first, then one typed document, then command-line overrides.
+
+The only module that knows jsonargparse. Layering files with repeated ``--config`` would drop entries of dict slots and
+keep stale ``init_args``, so files are merged here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import yaml
+
+if TYPE_CHECKING:
+    from jsonargparse import ArgumentParser, Namespace
+
+Document = dict[str, Any]
+
+
+class RecipeError(ValueError):
+    """A recipe, overlay or override that does not fit; the message names file and key."""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Where a run happens; changes no row (Lightning's ``Trainer`` options of the same names).
+
+    Attributes:
+        accelerator: "cpu", "gpu", "auto".
+        devices: processes or GPUs on this machine.
+        num_nodes: machines.
+    """
+
+    accelerator: str = "auto"
+    devices: int = 1
+    num_nodes: int = 1
+
+
+@dataclass(frozen=True)
+class Wandb:
+    """Logging to Weights & Biases; results on disk never depend on it.
+
+    Attributes:
+        mode: ``auto`` is online with a key and a network, else offline.
+        project: project name.
+        group: group of runs shown together.
+    """
+
+    mode: Literal["auto", "online", "offline", "disabled"] = "disabled"
+    project: str = "covr_lab"
+    group: str | None = None
+
+
+def merge(base: Mapping[str, Any], overlay: Mapping[str, Any]) -> Document:
+    """``overlay`` over ``base``: mappings merge, lists and scalars replace, another ``class_path`` replaces its node.
+
+    >>> merge({"a": {"x": 1, "y": 2}}, {"a": {"y": 3}})
+    {'a': {'x': 1, 'y': 3}}
+    >>> merge({"f": {"class_path": "A", "init_args": {"k": 1}}}, {"f": {"class_path": "B"}})
+    {'f': {'class_path': 'B'}}
+    """
+    merged = dict(base)
+    for key, value in overlay.items():
+        old = base.get(key)
+        same_node = isinstance(old, Mapping) and isinstance(value, Mapping)
+        if same_node and value.get("class_path", old.get("class_path")) == old.get("class_path"):
+            merged[key] = merge(old, value)
+        else:
+            merged[key] = value
+    return merged
+
+
+def load(paths: Sequence[Path]) -> Document:
+    """Recipe and overlays as one document, later files over earlier ones."""
+    document: Document = {}
+    for path in paths:
+        try:
+            content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise RecipeError(f"{path}: cannot be read: {error.strerror} (name a recipe, e.g. recipes/recovr_demo.yaml)") from error
+        except yaml.YAMLError as error:
+            raise RecipeError(f"{path}: not YAML: {' '.join(str(error).split())}") from error
+        if not isinstance(content, dict):
+            raise RecipeError(f"{path}: a recipe is a mapping with keys such as `data` and `system`")
+        document = merge(document, content)
+    return document
+
+
+def build_parser() -> ArgumentParser:
+    """The typed schema of a recipe: the type of a slot is its contract, a dotted path is a component's name."""
+    from jsonargparse import ArgumentParser
+
+    from covr_lab.data.base import TripletDataModule
+    from covr_lab.protocol import EvalProtocol
+    from covr_lab.simulators.base import UserSimulator
+    from covr_lab.system import System
+
+    parser = ArgumentParser(exit_on_error=False)
+    parser.add_subclass_arguments(TripletDataModule, "data", required=True)
+    parser.add_subclass_arguments(System, "system", required=True)
+    parser.add_subclass_arguments(UserSimulator, "simulator", required=True)
+    parser.add_class_arguments(EvalProtocol, "protocol")
+    parser.add_class_arguments(Machine, "trainer")
+    parser.add_class_arguments(Wandb, "wandb")
+    return parser
+
+
+def resolve(parser: ArgumentParser, paths: Sequence[Path], overrides: Sequence[str] = ()) -> Namespace:
+    """Merge the files, check every key and type, apply the overrides. Builds nothing.
+
+    Raises:
+        RecipeError: one line that names the key.
+    """
+    from jsonargparse import ArgumentError
+
+    document = load(paths)
+    try:
+        base = parser.parse_object(document, defaults=True)
+        return parser.parse_args(list(overrides), namespace=base)
+    except (ArgumentError, TypeError, KeyError, SystemExit) as error:
+        names = " + ".join(map(str, paths))
+        raise RecipeError(f"{names}: {' '.join(str(error).split())}") from error
+
+
+def plain(parser: ArgumentParser, config: Namespace) -> Document:
+    """The resolved recipe as plain values."""
+    document: Document = yaml.safe_load(parser.dump(config, skip_none=False))
+    return document
+
+
+def digest(document: Mapping[str, Any]) -> str:
+    """Eight hex digits of everything that can change a row: machine, batch size and logging are left out."""
+    data = document["data"]
+    kept = {
+        **{key: value for key, value in document.items() if key not in ("trainer", "wandb")},
+        "data": {**data, "init_args": {k: v for k, v in data.get("init_args", {}).items() if k != "batch_size"}},
+    }
+    return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()[:8]

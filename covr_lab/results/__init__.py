@@ -1,0 +1,1 @@
+"""Stored rows, and everything derived from them."""

@@ -1,0 +1,62 @@
+"""The stored row: one per executed session-turn, with everything that a number or a plot needs."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+VERSION = 1
+TIMING = ("seconds",)  # columns that may differ between two runs of one recipe
+TOP = 100  # ids kept of the shown ranking
+
+_strings = pa.list_(pa.string())
+SCHEMA = pa.schema(
+    [
+        ("session_id", pa.string()),
+        ("turn", pa.int32()),
+        ("reference", pa.string()),
+        ("edit", pa.string()),
+        ("target", pa.string()),  # null: no target known (chat)
+        ("target_rank", pa.int64()),  # 1-based; n_gallery + 1 is a miss; null without a target
+        ("target_ties", pa.int64()),  # other videos with exactly the target's score
+        ("n_gallery", pa.int64()),
+        ("question", pa.string()),
+        ("action", pa.string()),
+        ("feedback", pa.string()),
+        ("source", pa.string()),
+        ("participant", pa.string()),
+        ("intent", pa.map_(pa.string(), pa.string())),  # search, edit -> query text
+        ("satisfaction", pa.string()),
+        ("keep", _strings),
+        ("require", _strings),
+        ("avoid", _strings),
+        ("query", pa.string()),  # running query after the turn
+        ("shown", pa.string()),
+        ("top_ids", _strings),
+        ("top_scores", pa.list_(pa.float32())),  # null for an order without scores
+        ("channel_top_ids", pa.map_(pa.string(), _strings)),  # after the caps, as the memory keeps them
+        ("channel_target_rank", pa.map_(pa.string(), pa.int64())),  # position in that list, absent = not in it
+        (
+            "caps",
+            pa.list_(
+                pa.struct(
+                    [
+                        ("video", pa.string()),
+                        ("position", pa.int32()),
+                        ("reason", pa.string()),
+                        ("scope", pa.string()),
+                        ("fired", pa.bool_()),
+                    ]
+                )
+            ),
+        ),
+        ("events", pa.list_(pa.struct([("kind", pa.string()), ("detail", pa.string())]))),
+        ("intent_ok", pa.bool_()),
+        ("reflection_ok", pa.bool_()),
+        ("calls", pa.int64()),
+        ("tokens_in", pa.int64()),
+        ("tokens_out", pa.int64()),
+        ("seconds", pa.float64()),
+        ("error", pa.string()),
+    ],
+    metadata={"covr_lab.schema": str(VERSION)},
+)

@@ -1,0 +1,92 @@
+"""Numbers of a run, derived from its rows alone."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from covr_lab.functional import metrics
+from covr_lab.functional.transitions import transition_statistics
+from covr_lab.results.reader import Outcomes, check_complete, densify, read_rows, read_run
+
+RECALLS = (1, 5, 10, 50)
+
+
+def summarise(table: pa.Table, run: dict[str, Any], *, allow_partial: bool = False) -> dict[str, Any]:
+    """All metrics of one run: plain values that JSON keeps, without anything that two equal runs could differ in.
+
+    Recalls and rates are in percent and unrounded, MRR is in [0, 1], ranks and BRI are as they are. Lists hold turns
+    0 to T; a value without a denominator is ``None``.
+
+    Args:
+        table: rows as :func:`covr_lab.results.reader.read_rows` returns them.
+        run: content of ``run.json``.
+        allow_partial: score the sessions that are there when others are missing.
+
+    Raises:
+        Unfinished: sessions are missing.
+        ValueError: rows and ``run.json`` are not of one run.
+    """
+    protocol = run["protocol"]
+    outcomes = densify(table, protocol["turns"])
+    check_complete(len(outcomes.session_ids), run, allow_partial=allow_partial)
+    if outcomes.n_gallery != protocol["n_gallery"]:
+        raise ValueError(
+            f"run {run['name']}: its rows have n_gallery {outcomes.n_gallery}, run.json has {protocol['n_gallery']}: "
+            "turns/ is of another run"
+        )
+    return {
+        "n": len(outcomes.session_ids),
+        "n_gallery": outcomes.n_gallery,
+        "protocol": protocol,
+        "proxy": run["proxy"],
+        "per_turn": _per_turn(outcomes),
+        "transitions": transition_statistics(outcomes.ranks, outcomes.executed, outcomes.shown, outcomes.fired),
+        "failures": _failures(table, outcomes),
+        "cost": {name: pc.sum(table[name]).as_py() or 0 for name in ("calls", "tokens_in", "tokens_out")},
+    }
+
+
+def _per_turn(outcomes: Outcomes) -> dict[str, list[float | None]]:
+    ranks = outcomes.ranks
+    arrays = {f"R@{k}": metrics.recall_at(ranks, k) for k in RECALLS} | {
+        "MdR": metrics.median_rank(ranks),
+        "MnR": metrics.mean_rank(ranks),
+        "MRR": metrics.mean_reciprocal_rank(ranks, outcomes.n_gallery),
+        "MeanR3": metrics.mean_recall(ranks, RECALLS[:3]),
+        "MeanR4": metrics.mean_recall(ranks, RECALLS),
+        "BRI": metrics.bri_per_turn(ranks),
+        "Hits@1": metrics.hits_at(ranks, 1),
+        "Hits@10": metrics.hits_at(ranks, 10),
+        "ties": (outcomes.ties > 0).sum(axis=0),
+    }
+    return {name: [value if value == value else None for value in array.tolist()] for name, array in arrays.items()}
+
+
+def _failures(table: pa.Table, outcomes: Outcomes) -> dict[str, int]:
+    """Counts of what went wrong; a missing target is one that no turn ranked."""
+    return {
+        "rows_with_error": len(table) - table["error"].null_count,
+        "sessions_missing_target": int((outcomes.ranks > outcomes.n_gallery).all(axis=1).sum()),
+        "intent_fallbacks": pc.sum(pc.invert(table["intent_ok"])).as_py() or 0,
+        "reflection_fallbacks": pc.sum(pc.invert(table["reflection_ok"])).as_py() or 0,
+    }
+
+
+def write_metrics(run_dir: Path, *, allow_partial: bool = False) -> Path:
+    """Write ``metrics.json`` of a run folder, all or nothing; deleting it loses nothing.
+
+    Raises:
+        Unfinished: sessions are missing and ``allow_partial`` is not set.
+    """
+    summary = summarise(read_rows(run_dir), read_run(run_dir), allow_partial=allow_partial)
+    path = run_dir / "metrics.json"
+    temporary = path.with_suffix(f".{os.getpid()}.tmp")
+    temporary.write_text(json.dumps(summary, indent=1, sort_keys=True, allow_nan=False) + "\n", encoding="utf-8")
+    temporary.replace(path)
+    return path

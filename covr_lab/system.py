@@ -1,0 +1,49 @@
+"""What a retrieval system is: three batched verbs over session values."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+from covr_lab.frozen import Frozen
+from covr_lab.gallery.gallery import Gallery
+from covr_lab.types import Feedback, Query, Session, Turn
+
+
+class System(Frozen, ABC):
+    """An interactive retrieval system. It keeps no state between calls and never sees a target.
+
+    The same three verbs serve evaluation, a replay of recorded feedback, and people. A session's result does not
+    depend on the sessions it shares a call with.
+
+    Attributes:
+        proxy: what stands for videos that were not seen, ``None`` when videos were.
+    """
+
+    proxy: str | None = None
+
+    @abstractmethod
+    def bind(self, gallery: Gallery, *, mask_source: bool = True) -> None:
+        """Load weights and encode the gallery; called once before the other verbs."""
+
+    @abstractmethod
+    def start(self, queries: Sequence[Query]) -> list[Turn]:
+        """Turn 0 of each query.
+
+        Raises:
+            SessionError: a query cannot be answered; called with it alone, the error is about it.
+        """
+
+    @abstractmethod
+    def ask(self, sessions: Sequence[Session]) -> list[str | None]:
+        """One question to each user, ``None`` where nothing is asked."""
+
+    @abstractmethod
+    def step(
+        self, sessions: Sequence[Session], feedback: Sequence[Feedback], questions: Sequence[str | None]
+    ) -> list[Turn]:
+        """The next turn of each session, given the feedback and the question that was open.
+
+        Raises:
+            SessionError: as for :meth:`start`.
+        """

@@ -1,0 +1,235 @@
+"""Values that flow through the loop: frozen, comparable by content, free of ``torch``.
+
+Ids are strings exactly as the annotation file gives them; *rows* are positions in the gallery. A system sees a
+:class:`Query`, :class:`Feedback` and earlier :class:`Turn` values. A :class:`Target` is for the simulator and the
+scorer only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+Action = Literal["modify", "rewrite", "answer", "free", "stop"]
+Source = Literal["simulated", "human", "scripted"]
+Satisfaction = Literal["positive", "neutral", "negative"]
+Rows = npt.NDArray[np.int32]
+Scores = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """All that a system knows at turn 0.
+
+    Attributes:
+        session_id: unique id of the annotation row.
+        reference: id of the reference video, ``None`` for a text-only query.
+        text: the edit (modification text), as released.
+        mask_reference: whether the reference may be removed from the ranking. The data module says ``False`` for the
+            rows whose reference is also their target, so that self-masking never hides a target.
+    """
+
+    session_id: str
+    reference: str | None
+    text: str
+    mask_reference: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The answer of one session. Never reaches a system."""
+
+    session_id: str
+    video: str
+
+
+@dataclass(frozen=True, slots=True)
+class Feedback:
+    """What the user said about the shown video.
+
+    A system reads ``text``; ``action`` is for the record and for the action-derived signal of the rank-cap transplant
+    (a person types text, not a label).
+    """
+
+    action: Action
+    text: str
+    source: Source = "simulated"
+
+
+@dataclass(frozen=True, slots=True)
+class Intent:
+    """Query texts of one turn; an empty text leaves the channels that read it silent.
+
+    Attributes:
+        search: standalone description of the target.
+        edit: change relative to the anchor video.
+        parse_ok: ``False`` when the reasoner fell back to its deterministic answer.
+    """
+
+    search: str = ""
+    edit: str = ""
+    parse_ok: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Reflection:
+    """Short-term progress memory after a turn: the signal, the accumulated constraints and the running query."""
+
+    satisfaction: Satisfaction = "neutral"
+    keep: tuple[str, ...] = ()
+    require: tuple[str, ...] = ()
+    avoid: tuple[str, ...] = ()
+    query: str = ""
+    parse_ok: bool = True
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RankedList:
+    """Gallery rows, best first, without repeats.
+
+    Attributes:
+        rows: int32 ``(K,)``.
+        scores: float32 ``(K,)`` aligned with ``rows``; ``None`` for an order that no score explains (after a cap).
+    """
+
+    rows: Rows
+    scores: Scores | None = None
+
+    def head(self, size: int) -> RankedList:
+        """The best ``size`` entries."""
+        return RankedList(self.rows[:size], None if self.scores is None else self.scores[:size])
+
+
+@dataclass(frozen=True, slots=True)
+class Cap:
+    """One planned demotion (rank-cap).
+
+    Attributes:
+        row: gallery row of the demoted video.
+        position: 1-based position it may not be ranked above.
+        reason: why: the user rejected it, or it would have stayed first.
+        scope: ``window`` lists of all remembered turns, ``current`` those of this turn.
+        guard: move the video down in the fused order as well, should it still come first.
+        fired: whether at least one list changed.
+    """
+
+    row: int
+    position: int
+    reason: Literal["rejected", "stagnant"]
+    scope: Literal["window", "current"] = "window"
+    guard: bool = True
+    fired: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something worth a line in the record: a fallback, a guard, a truncated text."""
+
+    kind: str
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What a turn took: model calls, tokens, wall seconds (its share of the batch)."""
+
+    calls: int = 0
+    tokens_in: int = 0
+    tokens_out: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Turn:
+    """One executed turn; turn 0 has no feedback.
+
+    Attributes:
+        index: 0-based turn number.
+        question: what the system asked before the feedback.
+        feedback: what the user answered, ``None`` at turn 0.
+        intent: query texts.
+        state: progress memory after the turn, ``None`` before the first reflection.
+        channels: result memory: channel -> its list after the caps (at most ``pool`` rows).
+        result: the full ranking, every gallery row that is not masked.
+        caps: the plan of the rank policies for this turn.
+        error: why the turn failed; the ranking is then that of the turn before (empty at turn 0).
+    """
+
+    index: int
+    result: RankedList
+    question: str | None = None
+    feedback: Feedback | None = None
+    intent: Intent | None = None
+    state: Reflection | None = None
+    channels: Mapping[str, RankedList] = field(default_factory=dict)
+    caps: tuple[Cap, ...] = ()
+    events: tuple[Event, ...] = ()
+    cost: Cost = Cost()
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Session:
+    """A dialogue as a value: its state is a fold over its turns.
+
+    >>> session = Session(Query("q1", "v1", "make it night"))
+    >>> later = session.then(Turn(0, RankedList(np.array([4, 2], dtype=np.int32))))
+    >>> len(session.turns), later.shown
+    (0, 4)
+    """
+
+    query: Query
+    turns: tuple[Turn, ...] = ()
+
+    def then(self, turn: Turn) -> Session:
+        """This session with one more turn."""
+        if turn.index != len(self.turns):
+            raise ValueError(f"session {self.query.session_id}: turn {turn.index} cannot follow {len(self.turns)} turns")
+        return replace(self, turns=(*self.turns, turn))
+
+    @property
+    def shown(self) -> int | None:
+        """Gallery row of the video on display, ``None`` when turn 0 failed."""
+        rows = self.turns[-1].result.rows
+        return int(rows[0]) if len(rows) else None
+
+    @property
+    def state(self) -> Reflection | None:
+        """Newest progress memory, ``None`` before the first reflection."""
+        return next((turn.state for turn in reversed(self.turns) if turn.state is not None), None)
+
+    @property
+    def rejected(self) -> tuple[int, ...]:
+        """Rows whose rejection earlier turns recorded, oldest first, each once."""
+        rows = (cap.row for turn in self.turns for cap in turn.caps if cap.reason == "rejected")
+        return tuple(dict.fromkeys(rows))
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What a reasoner may see of one session: never a target.
+
+    Attributes:
+        session: query and turns so far.
+        state: snapshot of the progress memory before this turn; every reasoner of a turn gets the same one.
+        feedback: the newest feedback, ``None`` when a question is asked or the session starts.
+        question: the open question that the feedback may answer.
+        reference_caption: caption of the reference video, "" when there is none.
+        shown_caption: caption of the video on display, "" when there is none.
+    """
+
+    session: Session
+    state: Reflection
+    feedback: Feedback | None = None
+    question: str | None = None
+    reference_caption: str = ""
+    shown_caption: str = ""
+
+
+
+class SessionError(Exception):
+    """One session cannot go on (unreadable video, unknown id): a recorded failure and a miss, never the end of a run."""
