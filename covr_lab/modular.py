@@ -87,13 +87,24 @@ class ModularSystem(System):
         self.intent, self.reflection, self.initial, self.questioner = intent, reflection, initial, questioner
         self.fusion, self.opening, self.ask_from, self.rm0 = fusion, opening, ask_from, rm0
 
+        self.proxy = next((retriever.proxy for retriever in retrievers.values() if retriever.proxy), None)
+
+    def load(self) -> None:
+        """Load every retriever."""
+        for name in self.retrievers:
+            self._retriever(name).load()
+        self.freeze()
+
+    @property
+    def fingerprints(self) -> dict[str, str]:
+        """Those of the retrievers."""
+        return {f"retrievers.{name}": self._retriever(name).fingerprint for name in self.retrievers}
+
     def bind(self, gallery: Gallery, *, mask_source: bool = True) -> None:
         """Bind every retriever to the gallery."""
         self.gallery, self.mask_source = gallery, mask_source
-        for module in self.retrievers.values():
-            cast(Retriever, module).bind(gallery)
-        self.proxy = next((r.proxy for r in self.retrievers.values() if r.proxy), None)
-        self.freeze()
+        for name in self.retrievers:
+            self._retriever(name).bind(gallery)
 
     @torch.inference_mode()
     def start(self, queries: Sequence[Query]) -> list[Turn]:

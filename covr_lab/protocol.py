@@ -16,13 +16,11 @@ class EvalProtocol:
         turns: feedback turns after turn 0.
         ties: rank of a target whose score others share (rankings with scores only; an order has positions).
         mask_source: remove the reference video from its own ranking.
-        stop: the user stops when the shown video is the target (``oracle``), or never stops.
     """
 
     turns: int = 5
     ties: Ties = "optimistic"
     mask_source: bool = True
-    stop: Literal["oracle", "never"] = "oracle"
 
     def __post_init__(self) -> None:
         if self.turns < 0:

@@ -32,8 +32,17 @@ class SessionRunner(LightningModule):
         super().__init__()
         self.system, self.simulator, self.protocol = system, simulator, protocol
 
+    def setup(self, stage: str) -> None:
+        """Load weights, before the trainer moves them to its device."""
+        del stage
+        self.system.load()
+
+    def on_predict_start(self) -> None:
+        """Encode the gallery, on the device."""
+        self.bind(self.trainer.datamodule.gallery)  # type: ignore[attr-defined]  # Lightning's Trainer has no stub for it
+
     def bind(self, gallery: Gallery) -> None:
-        """Give system and user the gallery; loads weights, so call it once, before predict."""
+        """Give system and user the gallery."""
         self.gallery = gallery
         self.system.bind(gallery, mask_source=self.protocol.mask_source)
         self.simulator.bind(gallery)

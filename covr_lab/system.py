@@ -23,8 +23,17 @@ class System(Frozen, ABC):
     proxy: str | None = None
 
     @abstractmethod
+    def load(self) -> None:
+        """Bring the weights into memory, before a trainer moves the system to its device."""
+
+    @abstractmethod
     def bind(self, gallery: Gallery, *, mask_source: bool = True) -> None:
-        """Load weights and encode the gallery; called once before the other verbs."""
+        """Encode the gallery; called once, after :meth:`load` and before the other verbs."""
+
+    @property
+    @abstractmethod
+    def fingerprints(self) -> dict[str, str]:
+        """Component name -> sha256 of its weights, of everything that was loaded."""
 
     @abstractmethod
     def start(self, queries: Sequence[Query]) -> list[Turn]:

@@ -236,7 +236,7 @@ class TripletDataModule(LightningDataModule, ABC):
         """The searched videos, with the captions of targets and references.
 
         Raises:
-            ValueError: a target is not a gallery row and ``allow_missing`` is false.
+            ValueError: a target of any row is not in the gallery and ``allow_missing`` is false.
         """
         ids = {triplet.target for triplet in self.triplets}
         if self.gallery_file is not None:

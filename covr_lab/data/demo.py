@@ -112,7 +112,7 @@ def _article(word: str) -> str:
 def world(videos: int, queries: int, seed: int) -> list[Triplet]:
     """``queries`` triplets over ``videos`` videos with ids ``demo/0000``...; the same for the same arguments.
 
-    A target differs from its reference in one or two attributes, and from the other targets of its family in at most two.
+    A target differs from its reference in one or two attributes, from other targets of its family in at most two.
     Queries beyond half of the videos go back from a target to its reference.
 
     >>> world(8, 4, seed=0) == world(8, 4, seed=0)

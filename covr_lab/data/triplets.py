@@ -138,7 +138,7 @@ def text(place: str, record: Record, column: str) -> str:
     found = value(place, record, column)
     if not isinstance(found, str):
         raise ValueError(f"{place}: {column!r} must be a text, not {json.dumps(found)} (write a string)")
-    return found
+    return found.strip()
 
 
 def caption(place: str, record: Record, column: str | None) -> str:

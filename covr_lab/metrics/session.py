@@ -20,19 +20,18 @@ from covr_lab.functional.metrics import Floats, Ranks
 
 
 class TurnMetric(Metric, ABC):
-    """A metric whose value at each turn depends on how often each rank occurred."""
+    """A metric whose value at each turn depends on how often each rank occurred.
+
+    Args:
+        turns: feedback turns after turn 0 (``T``).
+        n_gallery: size of the gallery; a miss has the rank ``n_gallery + 1``.
+        kwargs: passed to :class:`torchmetrics.Metric`.
+    """
 
     full_state_update = False
     state_name = "ranks"
 
     def __init__(self, turns: int, n_gallery: int, **kwargs: Any) -> None:
-        """Start without sessions.
-
-        Args:
-            turns: feedback turns after turn 0 (``T``).
-            n_gallery: size of the gallery; a miss has the rank ``n_gallery + 1``.
-            kwargs: passed to :class:`torchmetrics.Metric`.
-        """
         super().__init__(**kwargs)
         self.n_gallery = n_gallery
         self.add_state(self.state_name, torch.zeros(turns + 1, n_gallery + 1, dtype=torch.int64), dist_reduce_fx="sum")
@@ -65,6 +64,12 @@ class TurnMetric(Metric, ABC):
 class TurnRecall(TurnMetric):
     """R@K in percent.
 
+    Args:
+        turns: as :class:`TurnMetric`.
+        n_gallery: as :class:`TurnMetric`.
+        k: last rank that counts as found.
+        kwargs: as :class:`TurnMetric`.
+
     >>> metric = TurnRecall(turns=1, n_gallery=10, k=5)
     >>> metric.update(torch.tensor([[8, 2], [1, 1]]))
     >>> metric.compute()
@@ -74,7 +79,6 @@ class TurnRecall(TurnMetric):
     higher_is_better = True
 
     def __init__(self, turns: int, n_gallery: int, k: int = 1, **kwargs: Any) -> None:
-        """As :class:`TurnMetric`, and ``k``: the last rank that counts as found."""
         super().__init__(turns, n_gallery, **kwargs)
         self.k = k
 

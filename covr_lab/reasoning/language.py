@@ -82,13 +82,16 @@ _REWRITES = r"""
 \bca(?:n'?t|nnot)\b => can not
 \bwon'?t\b => will not
 \b(is|are|was|were|do|does|did|should|would|could|has|have|had|must|need)n'?t\b => \1 not
-\b(it|that|there|what|he|she|here|everything)'?s (?=\w) => \1 is[ ]
+\b(it|that|there|what|he|she|here|everything)'s (?=\w) => \1 is[ ]
+\b(it|that|there|what)s (?=(?:an?|the|not?|too|more|just|at|in|on|almost|close|wrong|good|exactly|what|nothing|my|\w+ing)\b) => \1 is[ ]
 \bi'?m\b => i am
 \b(i|we|you|it|that|he|she|they)'d\b => \1 would
 \bid (?=like|love|prefer|rather) => i would[ ]
 '(re|ve|ll)\b => [ ]\1
 \b(is|are|was|were|do|does|did|should) (?:really|definitely|certainly|actually|still|also|clearly) not\b => \1 not
+\blet'?s\b => let us
 \b(?:nobody|no ?-?one)\b => no people
+^(?:this|that|it) is (an? [^,.;]+)(?:[,.;]|,? but) i (?=want|need|meant|asked|am) => not \1, i[ ]
 \bno ([\w' -]+?) and (?=(?:an?|the|some|more|two|three|only)\b) => no \1,[ ]
 \binstead of ((?:an? |the )?\w+) (?=(?:an?|make|show|use|have|put|add|i)\b) => instead of \1,[ ]
 \b(replace|change|turn|swap)( [^,]+? )(with|by|to|into|for)( [^,]+?)(?:,| and|, and) (the [^,]+? (?:\3|to) ) => \1\2\3\4; \1 \5
@@ -121,30 +124,30 @@ _GRAMMAR = r"""
          |position|numbers?|amount|type|kind|style|mood|atmosphere|scenery|characters?|subjects?|@VIDEO)\b
 @WORD    (?:@VIDEO|some(?:thing|one)s?|things?|stuff|(?:any|every)thing|else|rest|please|i|we|me|you|(?:show|want|look|search
          |find)(?:s|n|ed|ing)?)
-@LEAD    (?:an?|the|some|any|this|that|these|those|its?|his|their|my|your|our|is|are|was|were|be|being|been|has|have|having|to
-         |as|so|and|or|nor|of|with|also|just|only|really|very|actually|all|where|who|which|there|like|another|such|more|a bit
-         |(?:kind|sort|lots|plenty) of|a (?:lot|bit|couple|few) of|@WORD)\b[ ,]*
+@LEAD    (?:a bit(?: of)?|(?:a little|much|slightly|even) (?=\w+er\b)|an?|the|some|any|this|that|these|those|its?|his|their|my|your|our|is|are|was|were|be|being|been|has|have|having|to
+         |as|so|and|or|nor|of|with|also|just|only|really|very|actually|all|where|who|which|there|like|another|such|more
+         |(?:kind|sort|lots|plenty) of|a (?:lot|couple|few) of|@WORD)\b[ ,]*
 @TAIL    (?:^|[ ,]+)(?:instead|too|now|though|as well|also|again|any ?more|at all|either|there|here|thanks?|thank you|in it
          |this time|(?:in|to|from|of|into|on|for) (?:the|this|that) (?:entire |whole )?@WORD|if possible|right now|has|have|more
          |as (?:(?:it|they) )?(?:is|are)|the same|unchanged|and|or|but|with|of|in|on|to|at|an?|the|by|for|is|are|from|like|@WORD)$
 @HEAD    (?<=\w) (?:in|on|at|near|behind|by|from|under|over|around|beside|next to|with|that|who|which|where|inside|against|along)\b
-@SCENE   (?!(?:the|his|her|their|its?|in|on|at|with|by|under|over|as|\w+ing)\b).*\w[ ]
+@SCENE   (?!(?:the|his|her|their|its?|in|on|at|with|by|under|over|as|is|are|has|have|from|\w+ing|\w+er)\b).*\w[ ]
          (?:in|on|at|with|who|that|while|near|by|under|over|through|along|into|against|\w{3,}ing)\b.*\w{3}
-@FREE    (?<!\bis)(?<!\bare)(?<!\bwas)(?<!\bwere)(?<!\bbe)(?<!\bdo)(?<!\bdoes)(?<!\bdid)(?<!\bshould)(?<!\bmust)(?<!\bcan)
-         (?<!\bcould)(?<!\bwill)(?<!\bwould)(?<!\bhas)(?<!\bhave)(?<!\bhad)(?<!\bmay)(?<!\bmight)(?<!\bwhy)(?<!\bif)(?<!\bor)
+@FREE    (?<!\bis )(?<!\bare )(?<!\bwas )(?<!\bwere )(?<!\bbe )(?<!\bdo )(?<!\bdoes )(?<!\bdid )(?<!\bshould )
+         (?<!\bmust )(?<!\bcan )(?<!\bcould )(?<!\bwill )(?<!\bwould )(?<!\bhas )(?<!\bhave )(?<!\bhad )(?<!\bmay )(?<!\bmight )(?<!\bwhy )(?<!\bif )(?<!\bor )
 @OPEN    (?:replace|substitute|exchange|change|swap|switch|turn|make|add|insert|put|include|remove|delete|erase|take|get|drop|lose
          |keep|leave|preserve|retain|maintain|have|has|give|show|use|set|move|convert|transform|let|bring|place|exclude|omit|is|are
-         |with|without|no|not|never|more|less|fewer|only|still|same|the same|instead|rather|i|it|he|she|they|there|we|you|what|could
+         |with|without|no|not|never|more|less|fewer|only|still|same|the same|instead|rather|different|another|i|it|he|she|they|there|we|you|what|could
          |please|can|do|almost|closer?|better|good|great|too|much better|minus|except|unlike
          |(?:the|his|her|their) (?:[\w'-]+ ){1,4}?(?:should|must|needs?|is|are|has|have|stays?))\b
-@CUT     [.!?;:\n]+(?=\s|$)|\s[-–—]+\s|[()]|(?<!nothing)(?<!anything)(?<!everything)(?<!all),? but\b
+@CUT     [.!?;:\n]+(?=\s|$)|\s[-–—]+\s|[()]|(?<!nothing)(?<!anything)(?<!everything)(?<!all),? but\b|(?<=removed),|(?<=\bgone),|(?<=added),
          |(?:,(?: and| or)?|\band|,? or(?= not?\b)) (?:then |also )?(?=@OPEN)
-         |@FREE\s(?=(?:without|with no|with less|with fewer|instead of|rather than|as opposed to|in place of|minus|except|not)\b)
-         |@FREE(?<!\bwith)(?<!\babsolutely)\s(?=no\b)|\s(?=(?:who|that|which) (?:is|are|was|does|do|has|have|should) (?:not|no)\b)
+         | (?=(?:without|with no|with less|with fewer|instead of|rather than|as opposed to|in place of|minus|except|not)\b)@FREE
+         | (?=no\b)@FREE(?<!\bwith )(?<!\babsolutely )|\s(?=(?:who|that|which) (?:is|are|was|does|do|has|have|should) (?:not|no)\b)
 --       @S(?:something )?(?:completely|totally|entirely|utterly|absolutely|very|quite|way|far)[ ]
          (?:different|wrong|off|unrelated|irrelevant|from)(?: @VIDEO| things?| (?:from|to|than|it|this|what)\b[^,]*)?@END
 --       @S(?:nothing (?:like|close|similar|to do)\b[^,]*|not at all(?: (?:like|what)\b[^,]*)?|not @WHAT
-         |not (?:even|remotely|anywhere)(?: (?:remotely|close|near|similar|related|right|like)\b[^,]*)?
+         |not (?:really |very )?(?:close|similar)(?: at all| enough)?|not (?:even|remotely|anywhere)(?: (?:remotely|close|near|similar|related|right|like)\b[^,]*)?
          |(?:unrelated|irrelevant|worse|terrible|awful|useless|off topic)(?: (?:to|than)\b[^,]*)?)@END
 yes      (?:yes+|yeah|yep|yup|yea|exactly|correct|right|indeed|absolutely|of course|definitely|sure)@END
          |(?:yes+|yeah|yep|yup)\b
@@ -171,7 +174,7 @@ skip     (?:i (?:am )?)?(?:not (?:really )?sure|unsure|do not (?:know|care|mind|
          |do not think so|either|neither|both|any|none|nothing|whatever|maybe|@IT @AUX(?: not)?)(?: (?:about|of) (?:it|that))?@END
 skip     (?:please|kindly|hey|hi|hello|ok(?:ay)?|well(?=,)|so|and|or|but|also|then|now|h+m+|um+|uh+|oh|ah|actually|maybe|perhaps
          |yet|however|mostly|mainly|probably|basically|possibly|just|simply|only|solely|definitely|instead(?! of)|again|this time
-         |ideally|preferably|sorry|though|if|to|because|nothing but|not (?:only|just)|(?:try|want|need|like|trying) to|try
+         |ideally|preferably|sorry|though|if|to|because|still(?= (?:too|no|not|need|lack|miss))|(?:w|c)ould it be possible to|would you mind|nothing but|not (?:only|just)|(?:try|want|need|like|trying) to|try
          |i (?:guess|think|believe|mean|suppose|feel(?: like)?|hope|wish|would say)(?: that)?|(?:could|can|would|will) (?:you|we|i)
          |let us|lets|(?:what|how) about|is it possible to|you (?:should|can|could|need to|have to)|we (?:should|need to)
          |@ASK (?:want|need|like|love|prefer) you to|make (?:it so|sure)(?: that)?|(?:i was )?wondering if
@@ -183,7 +186,7 @@ keep     (?:@ASK )?(?:do not|did not|never|without|no need to|should not|must no
 without  (?:@ASK )?(?:do not|did not|never)(?: (?:want|need|like|ask(?:ed)? for|show|include|have|add|use|put|make|let|give|see
          |display|care (?:for|about)|think|believe|keep)(?: (?:me|us|you to|to|for|see|(?:it|that|this|there) is))*)?(?: any)?\b
          |i (?:hate|dislike)|not (?:interested in|a fan of|looking for|any(?: more)?)\b|no need for|neither|(?:with )?less(?! than)\b
-         |(?:with )?fewer(?! than)|with ?out(?: any)?\b|except(?: for)?\b|minus\b|no longer(?: any)?\b|stop(?= \w+ing)
+         |(?:with )?fewer(?! than)|with ?out(?: any)?\b|except(?: for)?\b|minus\b|no longer(?: any)?\b|stop(?= \w+ing)|why (?:is|are) there\b|not (?:wear|hold|carry|hav)ing\b
 without  (?:(?:@IT|who|which) )?(?:(?:with|(?:should |must )?(?:has|have|be|show|contain|include)|having|is|are|was|were|shows
          |contains) )?(?:absolutely )?no(?: more| longer)?(?: any)?(?= )
 contrast (?:instead|in place|in lieu) of\b|rather than\b|as opposed to\b|unlike\b|(?:anything|everything|all) but\b|other than\b
@@ -197,8 +200,12 @@ remove   (?:get(?:ting)? rid of|(?:remov|delet|eras|eliminat|omit|exclud|avoid|d
 keep     leave (?P<new>.+) alone
 remove   (?:take|cut|leave|crop|edit|get|keep) (?P<old>.+?) (?:out|away|off)(?: of .*)?$
 keep     (?:keep|leave|preserve|retain|maintain|stick with)\b|(?:(?:with|in|on|at|of) )?(?:all )?(?:the )?(?:exact |very )?same\b
-         |(?:should |must )?still(?: (?:be|with|has|have|in|on|at|show(?:s|ing)?))?\b
+         |(?:should |must )?still(?: (?:be|with|has|have|in|on|at|show(?:s|ing)?))?\b(?! (?:too|no|not|need|lack|miss))
          |i (?:really |do )?(?:like|love) (?=(?:the|how|his|her|their|that)\b)
+ask      @ASK (?:want(?:ed)?|need(?:ed)?|like|love|prefer|look(?:ing)?|search(?:ing)?|seek(?:ing)?|after|meant?|thinking|trying
+         |interested in|ask(?:ed)? for|(?:rather|like to) have|hop(?:e|ing)|had in mind)(?: (?:for|of|about|at|to (?:see|find|watch|have|get|look at)))*\b
+ask      (?:look|search)(?:ing)? for\b|(?:show|find|give|get|display) (?:me|us)\b|find\b
+         |what i (?:want|need|mean|meant|am (?:looking for|after)|would like)(?: to see)? is\b
 swap     substitute (?P<new>.+?) for (?P<old>.+)
 swap     (?:(?:change|switch|turn|go|shift|move|transform|convert|replace|swap|make) (?:.*? )?)?from (?P<old>.+?) (?:in)?to (?P<new>.+)
 swap     (?:make|turn|transform|convert|morph|change|switch|shift)(?:ing)? (?P<old>.+?) into (?P<new>.+)
@@ -220,20 +227,16 @@ wrong    (?P<old>.+?) (?:is|are|looks?) (?:\w+ )?(?:wrong|off|incorrect|unnecess
 wrong    (?:.*?\b)?wrong (?P<old>.+)
 without  (?:(?:.+ )?(?:is|are|looks?|has|have|seems?|with|there (?:is|are)) )?(?:way |far |much |a bit |a little )?too
          (?: many| much)? (?P<old>.+)
-add      (?P<new>.+?) (?:is|are) (?:missing|absent)
+add      (?P<new>.+?) (?:(?:is|are) )?(?:missing|absent|added)$
 keep     (?P<new>.+?) (?:is|are|looks?) (?:already |all |just )*(?:good|right|correct|fine|perfect|great|ok(?:ay)?|nice|spot on)@END
 keep     (?P<new>.+?) (?:should |must |can |has to |needs to )?(?:stays?|remains?)(?: (?:the same|there|unchanged|as .*))?$
 add      @IT @MODAL (?:have|show|contain|include|feature|wear)\b|there (?:should|must|needs to|has to|could) be\b
-         |(?:it|this|he|she|they|the @VIDEO) (?:needs?|requires?|could use|is missing)\b(?! to)
+         |(?:(?:it|this|he|she|they|the @VIDEO) )?(?:needs?|requires?|could use|is missing)\b(?! to)
 become   (?P<old>.+?) @MODAL (?:be|become|turn into|look (?:more )?like|look|change (?:in)?to) (?P<new>.+)
 become   (?P<old>.+?) (?:is|are) now (?P<new>.+)
 become   (?:make|making|turn|paint|dye|colou?r) (?P<old>(?!(?:it|them|him|her)\b).+) (?P<new>(?:light |dark |bright )?@COLOUR(?: and @COLOUR)?)$
 swap     (?:make|turn) (?P<old>(?:(?:the|this|that|his) )?(?!(?:it|them|an?|him|her)\b)\w+) (?P<new>@NOUN .+)
 differ   (?:change|alter|modify) (?!(?:@IT )?(?:in)?to\b)(?P<new>.+)
-ask      @ASK (?:want(?:ed)?|need(?:ed)?|like|love|prefer|look(?:ing)?|search(?:ing)?|seek(?:ing)?|after|meant?|thinking|trying
-         |interested in|hop(?:e|ing)|had in mind)(?: (?:for|of|about|at|to (?:see|find|watch|have|get|look at)))*\b
-ask      (?:look|search)(?:ing)? for\b|(?:show|find|give|get|display) (?:me|us)\b|find\b
-         |what i (?:want|need|mean|meant|am (?:looking for|after)|would like)(?: to see)? is\b
 replace  (?:the|this) @VIDEO (?:should|must|needs to|has to) (?:be|become|look)\b
 add      (?:the|this) @VIDEO (?:should|must|needs to|has to) (?:have|show|contain|include)\b
 ask      (?:(?:an?|the|some|any|another|this|that|my) )?(?:(?:target|desired|wanted|correct|right|other|different) )*@VIDEO
@@ -241,7 +244,7 @@ ask      (?:(?:an?|the|some|any|another|this|that|my) )?(?:(?:target|desired|wan
          |features?|depicts?|includes?|of|with|where|in which|showing|about|that|which|featuring|containing|like)\b
          (?: (?:there )?(?:is|are|has|shows|contains)\b)?
 ask      (?:the|my) (?:target|desired|wanted)(?: @VIDEO)? (?:shows?|has|is|contains?)\b
-replace  @IT @MODAL(?: (?:be|become|look like|look|turn into|change to))?\b
+replace  @IT @MODAL(?: (?:be|become|look like|look|turn into|change to))?\b|(?:could|should|must|needs? to|has to) (?:be|become|look)\b
 describe (?:@IT|the @VIDEO) (?:is|are|was|were|has|have|had|shows?|contains?|features?|depicts?)(?: (?:about|got|like))?\b
 replace  (?:make|making|made|turn|turning|change|changing|switch|convert|transform|swap|replace|set|shift|render)\b(?! of\b)
          (?: (?:it|this|that|them|him|her|everything))?(?: (?:back |over )?(?:into|to|with|for|by|as))?
@@ -308,7 +311,7 @@ def _clean(phrase: str) -> str:
 
 def _unwanted(old: str, new: str = "") -> str:
     """Head of a rejected phrase: "the boat on the lake" is no complaint about the lake."""
-    old = _clean(old)
+    old = _clean(re.sub(r"^ *(?:wear|hav|show)(?:e|ing)? ", "", old))
     head = _clean(_HEAD.split(old, maxsplit=1)[0])
     return head if _stems(head) - _stems(new) else old
 
@@ -334,8 +337,10 @@ def _read(segment: str) -> tuple[str, re.Match[str] | None, str, set[str]]:
     kind, flags = "", set[str]()
     while True:
         segment = segment.strip(" ,")
+        if kind == "keep":
+            return kind, None, segment, flags
         for tag, rule in _RULES:
-            sealed = kind in _STICKY and rule.groups and (kind == "keep" or tag not in ("swap", "become"))
+            sealed = kind in _STICKY and rule.groups and tag not in ("swap", "become")
             if not sealed and not (kind and tag in _VERDICTS) and (match := rule.match(segment)):
                 break
         else:
@@ -365,7 +370,7 @@ def _clause(tag: str, match: re.Match[str] | None, phrase: str) -> tuple[Clause,
     new = _clean(new)
     match tag:
         case "differ":
-            return Clause("add", new and f"different {new}"), after
+            return Clause("add", "" if _SLOT.search(new) else f"different {new}"), after
         case "keep" | "add" | "replace":
             return Clause(tag, new), after
     return Clause("describe", new), after

@@ -49,16 +49,19 @@ class Retriever(Frozen, ABC):
     features: Tensor
 
     def bind(self, gallery: Gallery) -> None:
-        """Load the weights and encode the gallery; called once, before the loop."""
+        """Encode the gallery; called once, after :meth:`load`."""
         self.gallery = gallery
-        self.load()
-        self.freeze()
         # Kept as a plain fp32 attribute: a trainer's precision plugin must not round the gallery.
         self.features = self.encode_videos(gallery.ids).float().T.contiguous()
 
     @abstractmethod
     def load(self) -> None:
         """Bring the weights into memory."""
+
+    @property
+    @abstractmethod
+    def fingerprint(self) -> str:
+        """sha256 of the weights and of how they are read."""
 
     @abstractmethod
     def encode_videos(self, videos: Sequence[str]) -> Tensor:

@@ -51,6 +51,11 @@ class CaptionProxy(Retriever):
         """Load the sentence encoder."""
         self.encoder.load()
 
+    @property
+    def fingerprint(self) -> str:
+        """That of the sentence encoder."""
+        return self.encoder.cache.fingerprint
+
     def encode_videos(self, videos: Sequence[str]) -> Tensor:
         """Unit vectors ``(B, D)``; a video without a caption is a :class:`SessionError`."""
         for video in videos:

@@ -46,8 +46,8 @@ def test_the_three_formats_have_one_digest() -> None:
 
 
 def test_session_id_defaults_to_the_row_number(tmp_path: Path) -> None:
-    data = load(write(tmp_path, "ref,target,edit\na,b,x\n\nb,c,y\n"))
-    assert [query.session_id for query in data.queries()] == ["0", "1"]
+    data = load(write(tmp_path, 'ref,target,edit\r\na,b,"x\r\ny"\r\n\r\nb,c,y'))
+    assert [(query.session_id, query.text) for query in data.queries()] == [("0", "x\r\ny"), ("1", "y")]
 
 
 HEAD = "ref,target,edit\n"

@@ -1,0 +1,178 @@
+"""From a recipe to a finished run folder."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from lightning import Callback, LightningModule, Trainer
+
+from covr_lab.progress import SessionProgress
+from covr_lab.recipe import Document, Machine, Wandb, build_parser, digest, plain, resolve
+from covr_lab.results.folder import RunFolder, RunRefused, free_folder, now
+from covr_lab.results.summary import write_metrics
+from covr_lab.results.wandb_log import log_run
+from covr_lab.results.writer import RowWriter
+from covr_lab.runner import SessionRunner
+
+PACKAGES = ("covr_lab", "torch", "lightning", "transformers", "numpy")
+FOLDER = "COVR_LAB_RUN_DIR"  # tells the processes that Lightning starts which folder the first one chose
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a run.
+
+    Attributes:
+        folder: where it lies.
+        sessions: how many it has.
+        failed: session id -> reason, for those counted as misses.
+        was_finished: nothing was left to do.
+    """
+
+    folder: Path
+    sessions: int
+    failed: dict[str, str]
+    was_finished: bool = False
+
+
+def evaluate(
+    paths: Sequence[Path], overrides: Sequence[str] = (), *, run_dir: Path | None = None, fresh: bool = False
+) -> Outcome | None:
+    """Run a recipe, or go on with a run that was interrupted.
+
+    Args:
+        paths: recipe, then overlays.
+        overrides: ``--key value`` pairs.
+        run_dir: folder of the run; by default ``runs/<recipe>-<hash>``.
+        fresh: start a new folder instead of resuming.
+
+    Returns:
+        The outcome; ``None`` in the helper processes of a multi-process run.
+
+    Raises:
+        RecipeError, ValueError, FileNotFoundError: recipe or data are wrong; no model was loaded.
+        RunRefused: the folder belongs to another run.
+    """
+    parser = build_parser()
+    config = resolve(parser, paths, overrides)
+    document = plain(parser, config)
+    parts = parser.instantiate_classes(config)
+    data, machine = parts.data, Machine(**document["trainer"])
+    data.setup("predict")
+    runner = SessionRunner(parts.system, parts.simulator, parts.protocol)
+    name = "+".join(path.stem for path in paths)
+    chosen = os.environ.get(FOLDER)
+    path = Path(chosen) if chosen else run_dir or Path("runs") / f"{name}-{digest(document)}"
+    folder = RunFolder(free_folder(path) if fresh and not chosen else path)
+    first = chosen is None
+    if first:
+        folder.open(_record(name, document, runner, data), data.gallery.captions)
+    total = len(data.queries())
+    if first and folder.record["finished"]:
+        return Outcome(folder.path, total, _failures(folder), was_finished=True)
+    data.skip = folder.finished_sessions()
+    left = total - len(data.skip)
+    if left:
+        os.environ[FOLDER] = str(folder.path.resolve())
+        try:
+            _predict(runner, data, folder, machine, left)
+        finally:
+            if first:
+                del os.environ[FOLDER]
+    if not first:
+        return None
+    write_metrics(folder.path)
+    folder.update(finished=now(), world_size=machine.devices * machine.num_nodes)
+    log_run(folder.path, Wandb(**document["wandb"]))
+    return Outcome(folder.path, total, _failures(folder))
+
+
+def _predict(runner: SessionRunner, data: Any, folder: RunFolder, machine: Machine, left: int) -> None:
+    """Play the sessions that are left; more processes than sessions would crash the trainer."""
+    devices = min(machine.devices, left)
+    trainer = Trainer(
+        accelerator=machine.accelerator,
+        devices=devices,
+        num_nodes=machine.num_nodes,
+        strategy="ddp" if devices * machine.num_nodes > 1 else "auto",
+        logger=False,
+        enable_checkpointing=False,
+        enable_model_summary=False,
+        enable_progress_bar=False,
+        callbacks=[
+            ModelIdentity(folder),
+            RowWriter(folder.turns),
+            SessionProgress(runner.protocol.turns, left, len(data.gallery)),
+        ],
+    )
+    trainer.predict(runner, datamodule=data, return_predictions=False)
+    trainer.strategy.barrier("rows written")
+
+
+class ModelIdentity(Callback):
+    """Rows of one run come from one set of weights: the fingerprints are recorded, and compared on resume."""
+
+    def __init__(self, folder: RunFolder) -> None:
+        self.folder = folder
+
+    def on_predict_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Record or compare, on rank 0."""
+        if not trainer.is_global_zero or not isinstance(pl_module, SessionRunner):
+            return
+        found, known = pl_module.system.fingerprints, self.folder.record.get("models")
+        if known not in (None, found):
+            raise RunRefused(f"{self.folder.path}: the weights behind this recipe have changed: use --fresh")
+        self.folder.update(models=found)
+
+
+def _record(name: str, document: Document, runner: SessionRunner, data: Any) -> Document:
+    """``run.json`` of a new run."""
+    versions = {package: version(package) for package in PACKAGES}
+    protocol = {
+        **runner.protocol.as_dict(),
+        "gallery": data.gallery_rule if data.gallery_file is None else "file",
+        "n_gallery": len(data.gallery),
+        "gallery_sha256": data.gallery.digest,
+        "data_sha256": data.digest,
+        "user": document["simulator"],
+    }
+    return {
+        "schema": 1,
+        "name": name,
+        "command": sys.argv,
+        "identity": {
+            "recipe": digest(document),
+            "data": data.digest,
+            "gallery": data.gallery.digest,
+            "versions": versions,
+        },
+        "recipe": document,
+        "protocol": protocol,
+        "proxy": runner.system.proxy,
+        "versions": {**versions, "python": sys.version.split()[0], "git": _git_sha()},
+        "n_sessions": len(data.queries()),
+    }
+
+
+def _git_sha() -> str | None:
+    """Commit of the checkout this package runs from, ``None`` outside one."""
+    command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return None
+
+
+def _failures(folder: RunFolder) -> dict[str, str]:
+    """Session id -> reason of every session with a failed turn."""
+    from covr_lab.results.reader import read_rows
+
+    table = read_rows(folder.path).select(["session_id", "error"])
+    return {row["session_id"]: row["error"] for row in table.to_pylist() if row["error"] is not None}

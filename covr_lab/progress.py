@@ -1,0 +1,47 @@
+"""Progress of a run on the terminal: sessions per second and the running R@1 of every turn."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from lightning import Callback, LightningModule, Trainer
+from tqdm import tqdm
+
+from covr_lab.metrics import TurnRecall
+
+
+class SessionProgress(Callback):
+    """One bar, on rank 0; under several processes it counts that rank's sessions.
+
+    Args:
+        turns: feedback turns.
+        sessions: sessions to play, over all processes.
+        n_gallery: gallery size.
+    """
+
+    def __init__(self, turns: int, sessions: int, n_gallery: int) -> None:
+        self.turns, self.sessions = turns, sessions
+        self.recall = TurnRecall(turns, n_gallery)
+
+    def on_predict_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Open the bar."""
+        share = -(-self.sessions // trainer.world_size)
+        self.bar = tqdm(total=share, unit=" sessions", disable=not trainer.is_global_zero, dynamic_ncols=True)
+
+    def on_predict_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: list[dict[str, Any]], *args: object
+    ) -> None:
+        """Count the batch."""
+        ranks: dict[str, list[int]] = {}
+        for row in outputs:
+            ranks.setdefault(row["session_id"], []).append(row["target_rank"])
+        carried = [line + line[-1:] * (self.turns + 1 - len(line)) for line in ranks.values()]
+        self.recall.update(torch.tensor(carried))
+        curve = " ".join(f"{value:.1f}" for value in self.recall.compute().tolist())
+        self.bar.set_postfix_str(f"R@1 by turn {curve}", refresh=False)
+        self.bar.update(len(carried))
+
+    def on_predict_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Close the bar."""
+        self.bar.close()
