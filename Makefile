@@ -9,7 +9,9 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .PHONY: demo test lint clean
 
+# Starts over each time: a finished run would only be read back.
 demo: $(VENV)/installed
+	rm -rf runs/demo-recovr runs/demo-ivr runs/demo-report
 	$(PY) tools/eval.py recipes/recovr_demo.yaml --run_dir runs/demo-recovr
 	$(PY) tools/eval.py recipes/ivr_demo.yaml --run_dir runs/demo-ivr
 	$(PY) tools/report.py runs/demo-recovr runs/demo-ivr --out runs/demo-report

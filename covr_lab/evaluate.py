@@ -63,7 +63,7 @@ def evaluate(
     parser = build_parser()
     config = resolve(parser, paths, overrides)
     document = plain(parser, config)
-    parts = parser.instantiate_classes(config)
+    parts = parser.instantiate(config)
     data, machine = parts.data, Machine(**document["trainer"])
     data.setup("predict")
     runner = SessionRunner(parts.system, parts.simulator, parts.protocol)

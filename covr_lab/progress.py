@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import torch
@@ -27,7 +28,9 @@ class SessionProgress(Callback):
     def on_predict_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Open the bar."""
         share = -(-self.sessions // trainer.world_size)
-        self.bar = tqdm(total=share, unit=" sessions", disable=not trainer.is_global_zero, dynamic_ncols=True)
+        seconds = 0.5 if sys.stderr.isatty() else 10.0  # a log file needs few lines
+        hidden = not trainer.is_global_zero
+        self.bar = tqdm(total=share, unit=" sessions", disable=hidden, dynamic_ncols=True, mininterval=seconds)
 
     def on_predict_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: list[dict[str, Any]], *args: object

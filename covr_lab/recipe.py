@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -122,8 +123,20 @@ def resolve(parser: ArgumentParser, paths: Sequence[Path], overrides: Sequence[s
         base = parser.parse_object(document, defaults=True)
         return parser.parse_args(list(overrides), namespace=base)
     except (ArgumentError, TypeError, KeyError, SystemExit) as error:
-        names = " + ".join(map(str, paths))
-        raise RecipeError(f"{names}: {' '.join(str(error).split())}") from error
+        raise RecipeError(f"{' + '.join(map(str, paths))}: {explain(str(error))}") from error
+
+
+def explain(message: str) -> str:
+    """The key and the reason of a jsonargparse error, which nests one paragraph in another.
+
+    >>> explain('Parser key "system": Does not validate ... Parser key "fusion": Problem with given class_path '
+    ...         "'a.B': Option 'windw' is not accepted - Expected a <class 'NoneType'>")
+    "system.fusion: option 'windw' is not accepted"
+    """
+    text = " ".join(message.split()).split(" - Expected a <class 'NoneType'>")[0]
+    keys = re.findall(r'Parser key "([^"]+)"', text)
+    reason = re.split(r'Parser key "[^"]+": |Problem with given class_path \'[^\']+\': ', text)[-1]
+    return f"{'.'.join(keys)}: {reason[:1].lower()}{reason[1:]}" if keys else text
 
 
 def plain(parser: ArgumentParser, config: Namespace) -> Document:

@@ -49,6 +49,9 @@ class RankCap(RankPolicy):
             turn's lists only.
         memory: ``last`` caps the video just rejected, ``all_rejected`` every video rejected so far in the session.
         fused_guard: move a capped video down in the fused order as well if it still comes first (scope ``window``).
+        spare_positive: never cap after praise ("almost, but ..."). By default praise is read like a neutral signal,
+            for otherwise the video comes first again although the user went on; with two cap positions in the paper
+            and no repeat by design (table 8), praise cannot be an exemption there.
     """
 
     def __init__(
@@ -60,6 +63,7 @@ class RankCap(RankPolicy):
         scope: Literal["window", "current"] = "window",
         memory: Literal["last", "all_rejected"] = "last",
         fused_guard: bool = True,
+        spare_positive: bool = False,
     ) -> None:
         super().__init__()
         if min(negative, neutral) < 2:
@@ -67,15 +71,18 @@ class RankCap(RankPolicy):
         self.negative, self.neutral = negative, neutral
         self.stagnation, self.scope, self.memory = stagnation, scope, memory
         self.guard = fused_guard and scope == "window"
+        self.spare_positive = spare_positive
 
     def plan(self, session: Session, satisfaction: Satisfaction, tops: Tops) -> tuple[Cap, ...]:
         """Cap the video on display, and earlier rejections where the recipe asks for it; see the base class."""
-        shown, caps = session.shown, {}
+        shown, caps = session.shown, dict[int | None, Cap]()
         if self.memory == "all_rejected":
-            caps = {row: Cap(row, self.negative, "rejected", self.scope, self.guard) for row in session.rejected}
+            caps |= {row: Cap(row, self.negative, "rejected", self.scope, self.guard) for row in session.rejected}
         if shown is not None and satisfaction == "negative":
             caps[shown] = Cap(shown, self.negative, "rejected", self.scope, self.guard)
-        elif shown is not None and satisfaction == "neutral" and self._stagnant(session, shown, tops):
+        elif satisfaction == "positive" and self.spare_positive:
+            caps.pop(shown, None)
+        elif shown is not None and self._stagnant(session, shown, tops):
             caps.setdefault(shown, Cap(shown, self.neutral, "stagnant", self.scope, self.guard))
         return tuple(caps.values())
 

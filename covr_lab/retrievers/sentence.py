@@ -47,12 +47,23 @@ class SentenceEncoder(Frozen):
         self._memory: dict[str, Tensor] = {}
 
     def load(self) -> None:
-        """Load tokenizer and weights, and name the cache by what they are."""
+        """Load tokenizer and weights, and name the cache by what they are.
+
+        Raises:
+            ValueError: there is no such model, or a weight is missing from its checkpoint.
+        """
         from transformers import AutoModel, AutoTokenizer  # heavy: only when a recipe runs
 
         source = model_folder(self.name)
-        self.tokenizer = AutoTokenizer.from_pretrained(source)
-        self.backbone: nn.Module = AutoModel.from_pretrained(source, dtype=torch.float32)
+        try:
+            self.tokenizer = AutoTokenizer.from_pretrained(source)
+            self.backbone, report = AutoModel.from_pretrained(source, dtype=torch.float32, output_loading_info=True)
+        except OSError as error:
+            reason = str(error).splitlines()[0]
+            raise ValueError(f"model '{self.name}' cannot be loaded: {reason} (name a folder, or go online once)") from error
+        missing = [key for key in sorted(report["missing_keys"]) if not key.startswith("pooler.")]  # not used here
+        if missing:
+            raise ValueError(f"model '{self.name}' lacks {len(missing)} weights, they would be random: {missing[:3]}")
         self.width = int(self.backbone.config.hidden_size)
         self.freeze()
         self.cache = VectorCache(cache_dir() / "sentences.sqlite", self._fingerprint(), self.width)
