@@ -41,7 +41,11 @@ def summary_table(outcome: Outcome) -> str:
         values = ("".rjust(8) if value is None else f"{value:8.2f}" for value in metrics["per_turn"][row])
         lines.append(f"{row:8}" + "".join(values))
     transitions = {key: value for key, value in metrics["transitions"].items() if value is not None}
-    lines.append("  ".join(f"{key} {value:.1f}" if isinstance(value, float) else f"{key} {value}" for key, value in transitions.items()))
+    lines.append(
+        "  ".join(
+            f"{key} {value:.1f}" if isinstance(value, float) else f"{key} {value}" for key, value in transitions.items()
+        )
+    )
     if outcome.failed:
         first = "; ".join(f"{session}: {reason}" for session, reason in list(outcome.failed.items())[:5])
         lines.append(f"{len(outcome.failed)} of {outcome.sessions} sessions failed and count as misses: {first}")

@@ -79,7 +79,10 @@ class ModularSystem(System):
         self.channels = {name: channel for name, channel in channels.items() if channel is not None}
         if not self.channels:
             raise ValueError("system.channels has no channel that is switched on")
-        for key, name in {"opening": opening, **{f"channels.{n}": c.retriever for n, c in self.channels.items()}}.items():
+        for key, name in {
+            "opening": opening,
+            **{f"channels.{n}": c.retriever for n, c in self.channels.items()},
+        }.items():
             if name not in retrievers:
                 raise ValueError(f"system.{key} names retriever '{name}', the recipe has {sorted(retrievers)}")
         self.retrievers, self.engines = nn.ModuleDict(retrievers), nn.ModuleDict(engines or {})
@@ -157,7 +160,8 @@ class ModularSystem(System):
             opening=self.rm0 != "none",
         )
         return [
-            self._record(*parts) for parts in zip(sessions, contexts, states, intents, reflections, corrected, strict=True)
+            self._record(*parts)
+            for parts in zip(sessions, contexts, states, intents, reflections, corrected, strict=True)
         ]
 
     def _snapshots(self, sessions: Sequence[Session]) -> list[Thought[Reflection]]:
@@ -181,7 +185,9 @@ class ModularSystem(System):
         thoughts = think(jobs, self._engines())
         intents, reflections = thoughts[: len(contexts)], thoughts[len(contexts) :]
         if self.reflection is None:
-            kept = [replace(c.state, query=i.answer.search or c.state.query) for c, i in zip(contexts, intents, strict=True)]
+            kept = [
+                replace(c.state, query=i.answer.search or c.state.query) for c, i in zip(contexts, intents, strict=True)
+            ]
             reflections = [Thought(replace(state, satisfaction="neutral"), False, Cost()) for state in kept]
         return intents, reflections
 
@@ -194,7 +200,9 @@ class ModularSystem(System):
                 text = intent.search if channel.query == "search" else intent.edit
                 if text:
                     asks[index] = self._ask(channel, session, text)
-            for index, ranking in zip(asks, rank_gallery(self._retriever(channel.retriever), list(asks.values())), strict=True):
+            for index, ranking in zip(
+                asks, rank_gallery(self._retriever(channel.retriever), list(asks.values())), strict=True
+            ):
                 found[index].lists[name] = ranking
         return found
 
@@ -232,7 +240,8 @@ class ModularSystem(System):
         reflection: Thought[Reflection],
         corrected: Corrected,
     ) -> Turn:
-        thoughts = {"initial": state, "intent": intent, "reflection": reflection}
+        thoughts: dict[str, Thought[Any]] = {"initial": state, "intent": intent, "reflection": reflection}
+        costs = [thought.cost for thought in thoughts.values()]
         events = [Event("fallback", name) for name, thought in thoughts.items() if thought.fell_back]
         if session.state is None:
             events.append(Event("initial_query", state.answer.query))
@@ -248,7 +257,9 @@ class ModularSystem(System):
             caps=corrected.caps,
             events=tuple(events),
             cost=Cost(
-                *(sum(getattr(thought.cost, key) for thought in thoughts.values()) for key in ("calls", "tokens_in", "tokens_out"))
+                sum(cost.calls for cost in costs),
+                sum(cost.tokens_in for cost in costs),
+                sum(cost.tokens_out for cost in costs),
             ),
         )
 

@@ -66,12 +66,10 @@ def merge(base: Mapping[str, Any], overlay: Mapping[str, Any]) -> Document:
     """
     merged = dict(base)
     for key, value in overlay.items():
-        old = base.get(key)
-        same_node = isinstance(old, Mapping) and isinstance(value, Mapping)
-        if same_node and value.get("class_path", old.get("class_path")) == old.get("class_path"):
-            merged[key] = merge(old, value)
-        else:
-            merged[key] = value
+        old: Any = base.get(key)
+        both = isinstance(old, Mapping) and isinstance(value, Mapping)
+        swap = both and "class_path" in value and value["class_path"] != old.get("class_path")
+        merged[key] = merge(old, value) if both and not swap else value
     return merged
 
 
@@ -82,7 +80,9 @@ def load(paths: Sequence[Path]) -> Document:
         try:
             content = yaml.safe_load(path.read_text(encoding="utf-8"))
         except OSError as error:
-            raise RecipeError(f"{path}: cannot be read: {error.strerror} (name a recipe, e.g. recipes/recovr_demo.yaml)") from error
+            raise RecipeError(
+                f"{path}: cannot be read: {error.strerror} (name a recipe, e.g. recipes/recovr_demo.yaml)"
+            ) from error
         except yaml.YAMLError as error:
             raise RecipeError(f"{path}: not YAML: {' '.join(str(error).split())}") from error
         if not isinstance(content, dict):

@@ -73,7 +73,9 @@ class SessionRunner(LightningModule):
         turns: list[Turn | None] = [None] * len(sessions)
         going = [index for index, feedback in enumerate(said) if feedback.action != "stop"]
         if going:
-            answers = self.system.step(*([column[i] for i in going] for column in (sessions, said, questions)))
+            answers = self.system.step(
+                [sessions[i] for i in going], [said[i] for i in going], [questions[i] for i in going]
+            )
             for index, turn in zip(going, answers, strict=True):
                 turns[index] = turn
         return turns
@@ -99,7 +101,7 @@ class SessionRunner(LightningModule):
 
 def isolate(
     call: Callable[[Sequence[int]], Sequence[Turn | None]], items: Sequence[int]
-) -> list[Turn | None | SessionError]:
+) -> list[Turn | SessionError | None]:
     """Results of ``call`` on all ``items`` at once; if one of them fails, each is tried alone and keeps its error."""
     if not items:
         return []

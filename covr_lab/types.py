@@ -188,7 +188,9 @@ class Session:
     def then(self, turn: Turn) -> Session:
         """This session with one more turn."""
         if turn.index != len(self.turns):
-            raise ValueError(f"session {self.query.session_id}: turn {turn.index} cannot follow {len(self.turns)} turns")
+            raise ValueError(
+                f"session {self.query.session_id}: turn {turn.index} cannot follow {len(self.turns)} turns"
+            )
         return replace(self, turns=(*self.turns, turn))
 
     @property
@@ -230,6 +232,5 @@ class Context:
     shown_caption: str = ""
 
 
-
 class SessionError(Exception):
-    """One session cannot go on (unreadable video, unknown id): a recorded failure and a miss, never the end of a run."""
+    """One session cannot go on (unreadable video, unknown id): a recorded failure, never the end of a run."""

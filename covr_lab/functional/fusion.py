@@ -78,9 +78,7 @@ def reciprocal_rank_fusion(
     return rows, scores
 
 
-def _fuse(
-    lists: npt.NDArray[np.integer[Any]], shares: Ints, ties: Ints, bits: tuple[int, int], ranked: Ints
-) -> Ints:
+def _fuse(lists: npt.NDArray[np.integer[Any]], shares: Ints, ties: Ints, bits: tuple[int, int], ranked: Ints) -> Ints:
     """Fuse one chunk ``(S, M)`` of entries into ``ranked``; returns the integer sums in the same order.
 
     A sort of packed keys brings the entries of a row together, a second one brings the rows into their order.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
+WORD = re.compile(r"[^\W_]+(?:['\u2019][^\W_]+)*")
 FUNCTION_WORDS = frozenset(
     """a an the this that these those some any each every
     i me my we us our you your he him his she her hers it its they them their theirs who whom whose which what
@@ -23,5 +23,5 @@ def content_words(text: str) -> tuple[str, ...]:
     >>> content_words("A red car, and the RED bus of 1920")
     ('red', 'car', 'bus', '1920')
     """
-    words = (match.group().lower().replace("’", "'") for match in WORD.finditer(text))
+    words = (match.group().lower().replace("\u2019", "'") for match in WORD.finditer(text))
     return tuple(dict.fromkeys(word for word in words if word not in FUNCTION_WORDS))

@@ -74,4 +74,6 @@ class VectorCache:
 
     def _give_up(self, error: Exception) -> None:
         self._usable = False
-        _log.warning("cache %s is not usable (%s): going on without it; set COVR_CACHE to another folder", self.path, error)
+        _log.warning(
+            "cache %s is not usable (%s): going on without it; set COVR_CACHE to another folder", self.path, error
+        )

@@ -57,7 +57,8 @@ def apply_caps(memory: Lists, caps: Sequence[Sequence[Cap]]) -> Lists:
             videos[row, column], positions[row, column] = cap.row, cap.position
     lists = memory.reshape(-1, memory.shape[-1])
     each = len(lists) // len(caps)
-    return rank_cap(lists, videos.repeat(each, 0), positions.repeat(each, 0)).reshape(memory.shape)
+    capped = rank_cap(lists, videos.repeat(each, 0), positions.repeat(each, 0))
+    return capped.reshape(memory.shape).astype(np.int32, copy=False)
 
 
 def complete(head: npt.NDArray[np.int64], tail: Lists) -> Lists:

@@ -76,9 +76,7 @@ class Thought(Generic[T]):
     cost: Cost
 
 
-def think(
-    jobs: Sequence[tuple[Reasoner[Any], Context]], engines: Mapping[str, Engine]
-) -> list[Thought[Any]]:
+def think(jobs: Sequence[tuple[Reasoner[Any], Context]], engines: Mapping[str, Engine]) -> list[Thought[Any]]:
     """Let every reasoner of a step answer; all requests to one engine go to it as one list.
 
     Args:

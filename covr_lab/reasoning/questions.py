@@ -7,33 +7,27 @@ from covr_lab.reasoning.base import Questioner
 from covr_lab.types import Context, Reflection
 
 FALLBACK = "What else can you tell me about the scene, objects or action in the video you want?"
-# Attribute -> words that show it has been talked about, question (no yes/no, at most 20 words).
-ATTRIBUTES: tuple[tuple[frozenset[str], str], ...] = (
-    (
-        frozenset("man woman girl boy child people person couple family animal dog cat bird car boat".split()),
-        "Who or what is the main subject of the video you want?",
+# Words that show an attribute has been talked about -> question (no yes/no, at most 20 words).
+ATTRIBUTES = {
+    "man woman girl boy child people person couple family animal dog cat bird car boat": (
+        "Who or what is the main subject of the video you want?"
     ),
-    (
-        frozenset("walking running sitting standing playing dancing eating drinking talking working flying".split()),
-        "What is happening in the video you want?",
+    "walking running sitting standing playing dancing eating drinking talking working flying": (
+        "What is happening in the video you want?"
     ),
-    (
-        frozenset("beach street city forest field room kitchen office park mountain sea river indoors outdoors".split()),
-        "Where does the video you want take place?",
+    "beach street city forest field room kitchen office park mountain sea river indoors outdoors": (
+        "Where does the video you want take place?"
     ),
-    (
-        frozenset("red green blue yellow orange purple pink brown black white gray grey gold silver".split()),
-        "Which colours stand out in the video you want?",
+    "red green blue yellow orange purple pink brown black white gray grey gold silver": (
+        "Which colours stand out in the video you want?"
     ),
-    (
-        frozenset("day night sunset sunrise morning evening winter summer autumn spring rain snow sunny".split()),
-        "What time of day, season or weather does the video you want show?",
+    "day night sunset sunrise morning evening winter summer autumn spring rain snow sunny": (
+        "What time of day, season or weather does the video you want show?"
     ),
-    (
-        frozenset("closeup close aerial drone timelapse lapse slow motion zoom animation background".split()),
-        "How is the video you want filmed or made?",
+    "closeup close aerial drone timelapse lapse slow motion zoom animation background": (
+        "How is the video you want filmed or made?"
     ),
-)
+}
 
 
 def open_question(state: Reflection) -> str:
@@ -43,7 +37,7 @@ def open_question(state: Reflection) -> str:
     'Where does the video you want take place?'
     """
     words = {*content_words(state.query), *state.keep, *state.require, *state.avoid}
-    return next((question for known, question in ATTRIBUTES if not words & known), FALLBACK)
+    return next((question for known, question in ATTRIBUTES.items() if words.isdisjoint(known.split())), FALLBACK)
 
 
 class ConstraintQuestion(Questioner):

@@ -12,7 +12,9 @@ from covr_lab.types import Context, Reflection
 LIMIT = 12  # constraints kept of a kind (dossier, section 1.1)
 
 
-def merge_constraints(state: Reflection, keep: Sequence[str], require: Sequence[str], avoid: Sequence[str]) -> Reflection:
+def merge_constraints(
+    state: Reflection, keep: Sequence[str], require: Sequence[str], avoid: Sequence[str]
+) -> Reflection:
     """Constraints with the newest ones added; of a contradiction the newest side stays.
 
     >>> state = Reflection(require=("dog",), avoid=("snow",))
@@ -47,4 +49,6 @@ class StateReflector(Reflector):
 
     def fallback(self, context: Context) -> Reflection:
         """Neutral, and the memory as it was."""
-        return Reflection("neutral", context.state.keep, context.state.require, context.state.avoid, context.state.query)
+        return Reflection(
+            "neutral", context.state.keep, context.state.require, context.state.avoid, context.state.query
+        )

@@ -68,14 +68,16 @@ class RunFolder:
         different = [key for key, value in record["identity"].items() if known and known["identity"].get(key) != value]
         if different:
             raise RunRefused(
-                f"{self.path} holds a run with another {', '.join(different)}: use --fresh, or --run_dir with a new folder"
+                f"{self.path} holds a run with another {', '.join(different)}: use --fresh, or another --run_dir"
             )
         self.path.mkdir(parents=True, exist_ok=True)
         self._lock = (self.path / ".lock").open("w")
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            raise RunRefused(f"{self.path}: another process is working on this run; wait for it, or use --fresh") from error
+            raise RunRefused(
+                f"{self.path}: another process is working on this run; wait for it, or use --fresh"
+            ) from error
         for leftover in self.turns.glob("*.tmp"):
             leftover.unlink()
         if not known:

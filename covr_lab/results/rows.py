@@ -63,7 +63,13 @@ def turn_row(
         "channel_top_ids": {name: [gallery.ids[row] for row in found.rows] for name, found in turn.channels.items()},
         "channel_target_rank": _channel_ranks(turn, answer),
         "caps": [
-            {"video": gallery.ids[c.row], "position": c.position, "reason": c.reason, "scope": c.scope, "fired": c.fired}
+            {
+                "video": gallery.ids[c.row],
+                "position": c.position,
+                "reason": c.reason,
+                "scope": c.scope,
+                "fired": c.fired,
+            }
             for c in turn.caps
         ],
         "events": [{"kind": event.kind, "detail": event.detail} for event in turn.events],

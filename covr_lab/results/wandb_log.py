@@ -62,7 +62,9 @@ def _key_in_netrc(host: str) -> bool:
         return False
 
 
-def payload(run: dict[str, Any], metrics: dict[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]], dict[str, Any]]:
+def payload(
+    run: dict[str, Any], metrics: dict[str, Any]
+) -> tuple[dict[str, Any], list[dict[str, Any]], dict[str, Any]]:
     """Configuration, one point a turn, and summary: nothing but what the allow-list and the metrics hold."""
     config = {key: run[key] for key in CONFIG_KEYS if key in run}
     curves = metrics["per_turn"]
@@ -81,8 +83,14 @@ def _send(run_dir: Path, options: Wandb, *, offline: bool) -> None:
     config, points, summary = payload(run, metrics)
     settings = wandb.Settings(console="off", init_timeout=10, disable_git=True, disable_code=True, x_disable_stats=True)
     logger = WandbLogger(
-        name=run["name"], project=options.project, group=options.group, save_dir=run_dir, offline=offline,
-        config=config, settings=settings, log_model=False,
+        name=run["name"],
+        project=options.project,
+        group=options.group,
+        save_dir=run_dir,
+        offline=offline,
+        config=config,
+        settings=settings,
+        log_model=False,
     )
     experiment = logger.experiment
     experiment.define_metric("turn")

@@ -60,7 +60,9 @@ class SentenceEncoder(Frozen):
             self.backbone, report = AutoModel.from_pretrained(source, dtype=torch.float32, output_loading_info=True)
         except OSError as error:
             reason = str(error).splitlines()[0]
-            raise ValueError(f"model '{self.name}' cannot be loaded: {reason} (name a folder, or go online once)") from error
+            raise ValueError(
+                f"model '{self.name}' cannot be loaded: {reason} (name a folder, or go online once)"
+            ) from error
         missing = [key for key in sorted(report["missing_keys"]) if not key.startswith("pooler.")]  # not used here
         if missing:
             raise ValueError(f"model '{self.name}' lacks {len(missing)} weights, they would be random: {missing[:3]}")
@@ -94,7 +96,9 @@ class SentenceEncoder(Frozen):
     def truncated(self, texts: Sequence[str]) -> list[bool]:
         """Which texts have more than ``max_length`` tokens."""
         # A token has at least one character, so short texts need no tokenizer.
-        return [len(text) > self.max_length - 2 and len(self.tokenizer(text).input_ids) > self.max_length for text in texts]
+        return [
+            len(text) > self.max_length - 2 and len(self.tokenizer(text).input_ids) > self.max_length for text in texts
+        ]
 
     @torch.inference_mode()
     def _encode(self, texts: Sequence[str]) -> dict[str, Tensor]:

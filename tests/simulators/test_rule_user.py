@@ -9,19 +9,20 @@ import re
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from covr_lab.functional.text import content_words
 from covr_lab.gallery.gallery import Gallery
 from covr_lab.simulators.rules import TEMPLATES, RuleUser
 from covr_lab.simulators.scripted import ScriptedUser
-from covr_lab.types import Feedback, Query, RankedList, Session, Target, Turn, rows_of
+from covr_lab.types import Feedback, Query, RankedList, Session, Target, Turn
 
 ASK = "What is in it?"
 
 
 def show(session: Session, row: int, feedback: Feedback | None = None) -> Session:
-    return session.then(Turn(len(session.turns), RankedList(rows_of([row])), feedback=feedback))
+    return session.then(Turn(len(session.turns), RankedList(np.array([row], dtype=np.int32)), feedback=feedback))
 
 
 def user_of(captions: dict[str, str], **rules: float) -> RuleUser:
