@@ -15,10 +15,12 @@ ROWS = ("R@1", "R@5", "R@10", "R@50", "BRI")
 
 
 def quiet() -> None:
-    """Silence what libraries say about themselves; warnings about the run stay."""
+    """Silence what libraries say about themselves; warnings about the run stay. Imports Lightning."""
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    import lightning.pytorch  # noqa: F401  # sets the levels of its loggers when it is imported
+
     for name in ("lightning.pytorch", "lightning.fabric", "transformers"):
         logging.getLogger(name).setLevel(logging.ERROR)
     warnings.filterwarnings("ignore", module=r"lightning\..*|torch\..*")

@@ -20,6 +20,7 @@ from covr_lab.results.summary import write_metrics
 from covr_lab.results.wandb_log import log_run
 from covr_lab.results.writer import RowWriter
 from covr_lab.runner import SessionRunner
+from covr_lab.types import Refused
 
 PACKAGES = ("covr_lab", "torch", "lightning", "transformers", "numpy")
 FOLDER = "COVR_LAB_RUN_DIR"  # tells the processes that Lightning starts which folder the first one chose
@@ -57,16 +58,10 @@ def evaluate(
         The outcome; ``None`` in the helper processes of a multi-process run.
 
     Raises:
-        RecipeError, ValueError, FileNotFoundError: recipe or data are wrong; no model was loaded.
-        RunRefused: the folder belongs to another run.
+        Refused: recipe or data are wrong (no model was loaded), or the folder belongs to another run.
     """
-    parser = build_parser()
-    config = resolve(parser, paths, overrides)
-    document = plain(parser, config)
-    parts = parser.instantiate(config)
-    data, machine = parts.data, Machine(**document["trainer"])
-    data.setup("predict")
-    runner = SessionRunner(parts.system, parts.simulator, parts.protocol)
+    document, data, runner = prepare(paths, overrides)
+    machine = Machine(**document["trainer"])
     name = "+".join(path.stem for path in paths)
     chosen = os.environ.get(FOLDER)
     path = Path(chosen) if chosen else run_dir or Path("runs") / f"{name}-{digest(document)}"
@@ -92,6 +87,22 @@ def evaluate(
     folder.update(finished=now(), world_size=machine.devices * machine.num_nodes)
     log_run(folder.path, Wandb(**document["wandb"]))
     return Outcome(folder.path, total, _failures(folder))
+
+
+def prepare(paths: Sequence[Path], overrides: Sequence[str]) -> tuple[Document, Any, SessionRunner]:
+    """The resolved recipe, its data, read and checked, and the runner; loads no model.
+
+    Raises:
+        Refused: recipe or data are wrong.
+    """
+    parser = build_parser()
+    config = resolve(parser, paths, overrides)
+    try:
+        parts = parser.instantiate(config)
+        parts.data.setup("predict")
+    except (ValueError, OSError) as error:
+        raise Refused(str(error)) from error
+    return plain(parser, config), parts.data, SessionRunner(parts.system, parts.simulator, parts.protocol)
 
 
 def _predict(runner: SessionRunner, data: Any, folder: RunFolder, machine: Machine, left: int) -> None:

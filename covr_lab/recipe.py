@@ -16,13 +16,15 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import yaml
 
+from covr_lab.types import Refused
+
 if TYPE_CHECKING:
     from jsonargparse import ArgumentParser, Namespace
 
 Document = dict[str, Any]
 
 
-class RecipeError(ValueError):
+class RecipeError(Refused):
     """A recipe, overlay or override that does not fit; the message names file and key."""
 
 

@@ -232,5 +232,9 @@ class Context:
     shown_caption: str = ""
 
 
-class SessionError(Exception):
+class Refused(ValueError):
+    """A request that cannot be carried out: one line that names the place and the mend."""
+
+
+class SessionError(ValueError):
     """One session cannot go on (unreadable video, unknown id): a recorded failure, never the end of a run."""

@@ -14,12 +14,12 @@ def main(argv: list[str]) -> int:
     options, overrides = parser.parse_known_args(argv)
 
     from covr_lab.data.check import report
-    from covr_lab.recipe import RecipeError, build_parser, resolve
+    from covr_lab.evaluate import prepare
+    from covr_lab.types import Refused
 
-    schema = build_parser()
     try:
-        print(report(schema.instantiate(resolve(schema, options.recipes, overrides)).data))
-    except (RecipeError, ValueError, FileNotFoundError) as error:
+        print(report(prepare(options.recipes, overrides)[1]))
+    except Refused as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     return 0

@@ -32,8 +32,10 @@ def main(argv: list[str]) -> int:
 
     # Heavy imports (torch, Lightning) only from here on: --help has to be quick.
     from covr_lab.console import quiet, summary_table
-    from covr_lab.recipe import RecipeError, build_parser, plain, resolve
+    from covr_lab.recipe import build_parser, plain, resolve
+    from covr_lab.types import Refused
 
+    quiet()
     logging.basicConfig(format="%(levelname)s %(message)s", level=logging.WARNING)
     try:
         if options.print_config:
@@ -44,9 +46,8 @@ def main(argv: list[str]) -> int:
             return 0
         from covr_lab.evaluate import evaluate
 
-        quiet()  # after the imports: Lightning sets its loggers up when it is imported
         outcome = evaluate(options.recipes, overrides, run_dir=options.run_dir, fresh=options.fresh)
-    except (RecipeError, ValueError, FileNotFoundError) as error:
+    except Refused as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     except (KeyboardInterrupt, SystemExit):

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 ABSENT = -1
-CHUNK = 64  # sessions fused at a time: bounds the extra memory
+CHUNK = 32  # sessions fused at a time: bounds the extra memory, and the arrays stay in a core's cache
 Recency = Literal["linear", "exponential", "harmonic", "uniform"]
 Ints = npt.NDArray[np.int64]
 
@@ -60,48 +60,56 @@ def reciprocal_rank_fusion(
     ([3, 1, 4, 2, 5, -1], True)
     """
     sessions, count, length = lists.shape
-    tie_bits, entry_bits = (current * length).bit_length(), (count * length).bit_length()
+    size, no_tie = count * length, current * length
+    entry_bits, tie_bits = size.bit_length(), no_tie.bit_length()
     sum_bits = 62 - tie_bits - entry_bits
     if sum_bits < 28:
         raise ValueError(f"{count} lists of {length} rows are too long to fuse exactly: lower `pool`")
     scale = 2.0 ** (sum_bits - 1) * (k + 1) / max(sum(weights), 1e-9)
-    ranks = np.arange(1, length + 1)
-    shares = np.rint(np.asarray(weights)[:, None] * scale / (k + ranks)).astype(np.int64)
-    ties = np.full((count, length), current * length)
-    ties[count - current :] = (ranks - 1) * current + np.arange(current)[:, None]
-    rows = np.full((sessions, count * length), ABSENT, dtype=np.int64)
-    scores = np.zeros(rows.shape, dtype=np.float32)
+    # Entries are numbered so that of two entries of a row the one that wins ties has the smaller number.
+    numbers = np.arange(no_tie, no_tie + size).reshape(count, length)
+    numbers[count - current :] = np.arange(no_tie).reshape(length, current).T
+    shares = np.zeros(1 << entry_bits, dtype=np.int64)  # by number; the last one is the padding's
+    shares[numbers] = np.rint(np.asarray(weights)[:, None] * scale / (k + np.arange(1, length + 1)))
+    rows = np.empty((sessions, size), dtype=np.int64)
+    scores = np.empty(rows.shape, dtype=np.float32)
     for start in range(0, sessions, CHUNK):
-        part = lists[start : start + CHUNK].reshape(-1, count * length)
-        sums = _fuse(part, shares.ravel(), ties.ravel(), (tie_bits, entry_bits), rows[start : start + CHUNK])
-        scores[start : start + CHUNK] = sums / scale
+        part = slice(start, start + CHUNK)
+        sums = _fuse(lists[part].reshape(-1, size), numbers.ravel(), shares, no_tie, rows[part])
+        scores[part] = sums / scale
     return rows, scores
 
 
-def _fuse(lists: npt.NDArray[np.integer[Any]], shares: Ints, ties: Ints, bits: tuple[int, int], ranked: Ints) -> Ints:
+def _fuse(lists: npt.NDArray[np.integer[Any]], numbers: Ints, shares: Ints, no_tie: int, ranked: Ints) -> Ints:
     """Fuse one chunk ``(S, M)`` of entries into ``ranked``; returns the integer sums in the same order.
 
-    A sort of packed keys brings the entries of a row together, a second one brings the rows into their order.
+    A sort of packed keys (row, number) brings the entries of a row together, a second one (minus sum, tie, column of
+    the first entry) brings the rows into their order. Work is in place: allocations would cost as much as the sorts.
     """
-    tie_bits, entry_bits = bits
-    width = lists.shape[1]
-    keys = lists.astype(np.int64) << entry_bits
-    keys |= np.arange(width)  # padding stays negative and sorts first
+    tie_bits, entry_bits, padding = no_tie.bit_length(), len(shares).bit_length() - 1, len(shares) - 1
+    keys = lists.astype(np.int64)
+    keys <<= entry_bits
+    keys |= numbers
+    np.copyto(keys, np.iinfo(np.int64).max, where=lists < 0)
     keys.sort(axis=1)
-    flat = keys.ravel()
-    rows = flat >> entry_bits
-    starts_row = np.empty(len(rows), dtype=bool)
-    np.not_equal(rows[1:], rows[:-1], out=starts_row[1:])
-    starts_row[::width] = True
-    starts = np.flatnonzero(starts_row)
-    entry = flat & ((1 << entry_bits) - 1)
-    sums = np.add.reduceat(shares[entry], starts)
-    best = np.minimum.reduceat(ties[entry], starts)
-    order = -(((sums << tie_bits) | ((1 << tie_bits) - 1 - best)) << entry_bits) | (starts % width)
-    order[rows[starts] < 0] = 0
-    keys.fill(0)
+    rows = keys >> entry_bits
+    keys &= padding
+    first = keys != padding
+    first[:, 1:] &= rows[:, 1:] != rows[:, :-1]
+    starts = np.flatnonzero(first)
+    order = np.add.reduceat(shares[keys].ravel(), starts)
+    np.negative(order, out=order)
+    order <<= tie_bits
+    order |= np.minimum(keys.ravel()[starts], no_tie)
+    order <<= entry_bits
+    order |= np.resize(np.arange(keys.shape[1]), keys.shape).ravel()[starts]
+    keys.fill(no_tie << entry_bits | padding)  # sum 0, no tie, no entry: behind every row
     keys.ravel()[starts] = order
     keys.sort(axis=1)
-    place = keys & ((1 << entry_bits) - 1)
-    np.copyto(ranked, np.take_along_axis(rows.reshape(ranked.shape), place, 1), where=keys < 0)
-    return -(keys >> entry_bits) >> tie_bits
+    place = keys & padding
+    empty = place == padding
+    place += np.arange(0, keys.size, keys.shape[1])[:, None]
+    rows.take(place, out=ranked, mode="clip")
+    np.copyto(ranked, ABSENT, where=empty)
+    keys >>= tie_bits + entry_bits
+    return np.negative(keys, out=keys)

@@ -69,7 +69,7 @@ _MISSPELT = {  # a letter lost or two swapped in the words that decide the meani
 _STICKY = ("remove", "without", "forbid", "contrast", "wrong", "keep")  # no later frame of the segment changes these
 # Ways to write the same thing, made one before any rule is tried: pattern => spelling, "_" for a blank.
 _FIXES = r"""
-[\s\u201c\u201d"*]+ => _
+[\s\0\u201c\u201d"*]+ => _
 \bw/o\b => without
 & => and
 \b(?:can'?t|cannot)\b => can not
@@ -84,10 +84,10 @@ _FIXES = r"""
 \b(?:this time|if possible|right now|for me)\b => _
 (?:^|([,;.!]) |,? (?:and|while) )(replac|remov|chang|includ|exclud|mak(?=\w+ (?:it|the|h)))(?:ing|es) => \1, \2e_
 (?:^|([,;.!]) |,? (?:and|while) )(add|turn|convert|transform|insert|keep)(?:ing|s) => \1, \2_
-^(?:(?:this|that|it) (?:is|has|shows)|you gave me|i see) (an? [^,.;]+)(?:[,.;]|,? but) i (?=[wnma]) => not \1, i_
+^(?:(?:this|that|it|there) (?:is|has|shows)|you gave me|i see) (an? [^,.;]+)(?:[,.;]|,? but) i (?=[wnma]) => not \1, i_
 \bno ([\w' -]+?) and (?=(?:an?|the|some|more|two|three|only)\b) => no \1,_
 \bsame (\w+) with\b => same \1, with
-\binstead of ((?:an? |the )?\w+) (?=(?:an?|make|show|use|have|put|add|i|s?he|they)\b) => instead of \1,_
+\b(instead of|rather than) ((?:an? |the )?\w+) (?=(?:an?|make|show|use|have|put|add|i|s?he|they)\b) => \1 \2,_
 \b(replace|change|turn|swap)( [^,]+? )(with|by|(?:in)?to)( [^,]+?)(?:,| and)+ (the [^,]+? (?:\3|to) ) => \1\2\3\4; \1 \5
 """
 # A line is a tag and a pattern, or a definition @NAME; an indented line continues it; a plain "(" captures nothing.
@@ -106,7 +106,7 @@ _GRAMMAR = r"""
 @EDGE (@FUNCTION|@REQUEST)
 @IT (it|this|that|these|those|them|they|he|him|her|she|everything|there)
 @MODAL (should|must|needs? to|ha(s|ve) to|ought to|could|can|would|will|to)( also| really)?
-@VIDEO (videos?|clips?|scenes?|footage|movies?|results?|ones?|images?|pictures?|photos?)
+@VIDEO (videos?|clips?|scenes?|footage|movies?|results?|ones?|images?|pictures?|photos?|frames?|shots?)
 @ASK (i|we)( (would|am|was|do|have|really|just|only|still|now|rather|been))*
 @NOUN (an?|two|three|four|five|six|several|many|some|\d+)\b
 @HAVE (be|have|show|contain|include|feature|wear|look like|look|need|any)
@@ -117,6 +117,7 @@ _GRAMMAR = r"""
  |along)\b
 @LINK (an?|the|with|and|or|of|in|on|at|by|for|to|from|near|some|any|over|under)
 @HOLE (\b@LINK\s+)*\0(?=\s*($|[,.;\0]|@LINK\b))|\0
+@LOOSE  (?=[ ,.;])|(?<=,),|((?<=^)|(?<=, ))(and|or|but|of)(?= )|( (and|or|an?|the|of|with))+(?=,|$)
 @PART \s?(the|this|that|his|her|their|it)\b
 @SCENE (?!(the|his|her|their|its?|in|on|at|with|by|under|over|as|is|are|has|have|from|\w+ing|\w+er)\b)(@NOUN |\w+ )
  \w+ .*?\b(in|on|at|with|who|that|while|near|by|under|over|through|along|into|against|\w{3,}ing)\b.*\w{3}
@@ -126,11 +127,12 @@ _GRAMMAR = r"""
 @OPEN (replace|change|swap|switch|turn|make|add|insert|put|include|remove|delete|take|get|drop|lose|keep|leave|has|have
  |give|show|use|set|move|convert|let|bring|place|exclude|is|are|with|without|no|not|never|more|less|fewer|only|still
  |same|the same|instead|rather|different|another|i|it|he|she|they|there|we|you|what|could|please|can|do|almost|closer?
- |better|good|great|too|minus|except|(the|his|her|their) ([\w'-]+ ){1,4}?(should|must|needs?|is|are|has|have|stays?))\b
+ |better|good|great|too|minus|except|wrong|love|hate|apart from|(the|his|her|their) ([\w'-]+ ){1,4}?(should|must|needs?
+ |is|are|has|have|stays?)|[\w'-]+ (should|must))\b
 @CUT [.!?;:\n]+(?=\s|$)|\s[-\u2013\u2014]+\s|[\(\)]|(?<!nothing)(?<!anything)(?<!everything)(?<!all),? but\b|
  (?<=removed),|(?<=\bgone),|(?<=added),|(,( and| or)?|\band|,? or(?= not?\b)) (then |also |just )?(?=@OPEN)| (?=(without
- |with (no|less|fewer)|instead of|rather than|as opposed to|in place of|minus|except|not|(rather|instead) \w+ing)\b)
- @FREE| (?=no\b)@FREE(?<!\bwith )| (?=(who|that|which) @AUX (not|no)\b)
+ |with (no|less|fewer)|instead of|rather than|as opposed to|in place of|minus|except|apart from|not|(rather
+ |instead) \w+ing)\b)@FREE| (?=no\b)@FREE(?<!\bwith )| (?=(who|that|which) @AUX (not|no)\b)
 @GOOD \b(close(r|st)?(?! up)|almost|nearly|good|better|great|nice|excellent|perfect(ly)?|awesome|amazing|fine|correct
  |exactly|(?<!the )(?<!to )(?<!look )right|(?<=the )right(?= (@VIDEO|track|direction|answer)\b)|warmer|improvement|match
  (es)?|works?|love|spot on|well done|getting there|(got|found) it)\b
@@ -156,9 +158,9 @@ skip (please|pl[sz]|kindly|hey|hi|hello|ok(ay)?|well(?=,)|so|and|or|but|plus|als
  |because|still(?= (too|no|not|need|lack|miss))|nothing but|not (only|just)|(try|want|need|like|trying) to|try|i (guess
  |think|believe|mean|suppose|feel( like)?|hope|wish|would say)( that)?|(could|can|would|will) (you|we|i
  |it be possible to)( mind)?|let'?s|let us|(what|how) about|is it possible to|you (should|can|could|need to|have to)
- |we (should|need to)|@ASK (want|need|like|love|prefer) you to|make (it so|sure)( that)?|(i was )?wondering if
- |it would be (much )?\w+ (if|to)|the (only )?(thing|change|difference|problem|issue)( \w+)? is( that)?|all i (want|need
- |ask) is)\b
+ |we (should|need to)|@ASK (want|need|like|love|prefer) you to|(make|change) (it so|sure)( that)?|(i was )?wondering if|
+ (it would be )?(much )?(better|nicer?|great|good) (if\b|to\b|(?=with\b))|(except|so) that|rather(?= an?\b)|the (only )?
+ (thing|change|difference|problem|issue)( \w+)? is( that)?|all i (want|need|ask) is)\b
 add i (do|can|could) ?not (see|find|notice)\b|(you )?(forgot|missed|missing|lacks?|lacking)\b|where (is|are)\b
 keep (@ASK )?(do not|did not|never|without|no need to|should not|must not|avoid) (want to )?(get rid of|(remov|delet
  |chang|replac|los|drop|touch|alter|modify|tak|eras)(e|ing|ped|ping)?( out| away)?\b)
@@ -168,22 +170,23 @@ add (?=.*\benough\b)(.+ )?not (enough )?(?P<new>.+?)( enough)?$
 wrong (?P<old>.+?) (@AUX not (be |(be )?in )?(there|here|it|the @VIDEO|present|visible|needed|necessary|wanted|right
  |correct|belong.*|fit.*|good|appear.*)|(is|are) still (there|here|visible))$
 forbid (@ASK )?(do not|did not|never)( (any|more|@HAVE|an?|of|(want|like|ask(ed)? for|add|use|put|make|let|give|see|mean
- |care (for|about)|think|believe|keep)( (me|us|you to|to|for|see|(it|that|this|there) is))*))*\b
+ |said|care (for|about)|think|believe|keep)( (me|us|you to|to|for|see|(it|that|this|there) is))*))*\b
 without ((.*?\b)?(@AUX (not|no|never)|stops?(?= \w+ing))|(with |having |shows? )?(absolutely )?no|with ?out|(with )?
- (less|fewer)(?! than)|neither|except( for)?|minus|i (hate|dislike)|i (can )?still see|why( (is|are) there)?
- |not (interested in|a fan of|looking for|any|(wear|hold|carry|hav)ing))\b( (more|longer|@HAVE|an?|of))*\b
+ (less|fewer)(?! than)|neither|except( for)?|apart from|minus|(i )?(hate|dislike)|i (can )?still see|why( (is
+ |are) there)?|not (interested in|a fan of|looking for|any|(wear|hold|carry|hav)(e|ing)?))\b( (more|longer|need for
+ |@HAVE|an?|of))*\b
 contrast not\b
-remove (get rid of|remove|delete|erase|eliminate|omit|exclude|avoid|hide|lose|ditch|drop(?! of)|(take|leave|cut|crop
- |edit|keep) (out|away|off))\b
+remove (get rid of|remove|delete|erase|eliminate|omit|exclude|avoid|hide|lose|ditch|skip|forget( about)?|never mind|drop
+ (?! of)|(take|leave|cut|crop|edit|keep) (out|away|off))\b
 keep leave (?P<new>.+) alone
 remove (take|cut|leave|crop|edit|get|keep) (?P<old>.+?) (out|away|off)( of .*)?$
 keep (keep|leave|preserve|retain|maintain|stick with)\b|((with|in|on|at|of) )?(all )?(the )?(exact |very )?same\b|
- (should |must )?still( (be|with|has|have|in|on|at|show(s|ing)?))?\b|i (really |do )?(like|love) (?=(the|how|his|her
- |their|that)\b)
+ (should |must )?still( (be|with|has|have|in|on|at|show(s|ing)?))?\b|(love|i (really |do )?(like|love)) (?=(the|how|his
+ |her|their|that)\b)|(the )?(right|correct)(?= (?!(hand|side|arm|leg|eye|half)\b)\w+$)
 ask @ASK (want(ed)?|need(ed)?|like|love|prefer|look(ing)?|search(ing)?|after|meant?|said|thinking|trying|expect(ed|ing)
- |interested in|ask(ed)? for|(rather|like to) have|hop(e|ing)|had in mind)( (for|of|about|at|to (see|find|watch|have|get
- |look at)))*\b|(look|search)(ing)? for\b|(show|find|give|get) (me|us)\b|find\b|what i (want|need|meant?|am (looking for
- |after))( to see)? is\b
+ |interested in|ask(ed)? for|(rather|like to) (have|see)|hop(e|ing)|had in mind)( (for|of|about|at|to (see|find|watch
+ |have|get|look at)))*\b|(look|search)(ing)? for\b|(show|find|give|get) (me|us)\b|find\b|what i (want|need|meant?
+ |am (looking for|after))( to see)? is\b
 swap substitute (?P<new>.+?) for (?P<old>.+)
 swap (.*?\b(chang|switch|turn|go|shift|transform|convert|replac|rotat)\w* (.*? )?)?from (?P<old>.+?) (in)?to (?P<new>.+)
 swap (make|turn|transform|convert|morph|change|switch|shift|evolve) (?P<old>.+?) into (?P<new>.+)
@@ -204,7 +207,7 @@ without ((.+ )?(is|are|looks?|has|have|seems?|with|there (is|are)) )?(way |far |
 add (?P<new>.+?) ((is|are) )?(missing|absent|added)$
 keep (?P<new>.+?) (is|are|looks?) (already |all |just )*(good|right|correct|fine|perfect|great|ok(ay)?|nice|spot on)$
 keep (?P<new>.+?) (should |must |can |has to |needs to )?(stays?|remains?)( (the same|there|unchanged|as .*))?$
-add (@IT|the @VIDEO) @MODAL (?!be|look)@HAVE\b|there @MODAL be\b|((@IT|the @VIDEO) )?(needs?|requires?|could use
+add ((@IT|the @VIDEO) )?@MODAL (?!be|look)@HAVE\b|there @MODAL be\b|((@IT|the @VIDEO) )?(needs?|requires?|could use
  |is missing)\b(?! to)
 become (?P<old>(?!(change|turn|make)\b).+?) (@MODAL @TURN|(is|are) now) (?P<new>.+)
 become (?P<old>.+?) (should|must|needs? to|ha(s|ve) to) (?P<new>.+)
@@ -212,9 +215,10 @@ become (make|turn|paint|dye|colou?r) (?P<old>(?!(it|them|him|her)\b)[^,]+) (?P<n
  ( and (@COLOUR))?)$
 swap (make|turn) (?P<old>((the|this|that|his) )?(?!(it|them|an?|him|her)\b)\w+) (?P<new>@NOUN .+)
 differ (change|alter|modify) (?!(@IT )?(in)?to\b)(?P<new>.+)
-ask ((an?|the|some|any|another|this|that|my) )?((target|desired|wanted|correct|right|other|different) )*(@VIDEO|target)
- ( (that )?@ASK (want|need|like|(look|search)ing for|in mind|after))? (shows?|has|have|contains?|features?|depicts?
- |includes?|of|with|where|in which|showing|about|that|which|featuring|like)\b( (there )?(is|are|has|shows)\b)?
+ask ((an?|the|some|any|another|this|that|my) )?((target|desired|wanted|correct|right|other|different|short|new) )*
+ (@VIDEO|target)( (that )?@ASK (want|need|like|(look|search)ing for|in mind|after))? (shows?|has|have|contains?
+ |features?|depicts?|includes?|of|with|where|in which|showing|about|that|which|featuring|like)\b( (there )?(is|are|has
+ |shows)\b)?
 describe (@IT|the @VIDEO) (is|are|was|were|has|have|had|shows?|contains?|features?|depicts?)( (about|got|like))?\b
 replace (@IT )?@MODAL @TURN\b|(make|made|turn(ed)?|change|switch|convert|transform|swap|replace|set|shift|render)\b
  (?! of\b)( (it|this|that|them|him|her|everything))?( (back |over )?(into|to|with|for|by|as))?( @TURN)?\b|(it|them|him
@@ -253,6 +257,13 @@ def _stem(word: str) -> str:
 
 def _stems(text: str) -> set[str]:
     return {_stem(word) for word in content_words(text)}
+
+
+def _segments(text: str) -> list[str]:
+    text = text.lower().replace("\u2019", "'")
+    for pattern, spelling in _SPELLINGS:
+        text = pattern.sub(spelling, text)
+    return _NAMED["@CUT"].split(WORD.sub(lambda match: _MISSPELT.get(match.group(), match.group()), text))
 
 
 def _clean(phrase: str) -> str:
@@ -361,11 +372,7 @@ def parse_feedback(text: str, question: str | None = None) -> Parsed:
     >>> parse_feedback("I want a dog on a beach").satisfaction
     'negative'
     """
-    text = text.lower().replace("\u2019", "'")
-    for pattern, spelling in _SPELLINGS:
-        text = pattern.sub(spelling, text)
-    text = WORD.sub(lambda match: _MISSPELT.get(match.group(), match.group()), text)
-    waiting = _NAMED["@CUT"].split(text)[::-1]
+    waiting = _segments(text)[::-1]
     clauses: list[Clause] = []
     seen: set[str] = set()
     fresh = pending = False
@@ -406,19 +413,17 @@ def relative_edit(clauses: Sequence[Clause]) -> str:
 def _repainted(text: str, new: str) -> str:
     """``text`` with a hole for the colour that ``new`` changes: one before the same noun, or the only one."""
     colours, nouns = _COLOURS.intersection(content_words(new)), _stems(new) - _COLOURS
-    words = list(WORD.finditer(text))
-    others = [i for i, word in enumerate(words) if word.group().lower() in _COLOURS - colours]
-    hits = [i for i in others if i + 1 < len(words) and _stem(words[i + 1].group()) in nouns]
-    hits = hits or ([] if nouns or len(others) > 1 else others)
-    return f"{text[: words[hits[0]].start()]}\0{text[words[hits[0]].end() :]}" if colours and hits else text
+    found = [m for m in re.finditer(r"\b(\w+)\b(?: (?=(\w+)))?", text) if m[1].lower() in _COLOURS - colours]
+    near = [m for m in found if m[2] and _stem(m[2]) in nouns] or (found if len(found) == 1 and not nouns else [])
+    return f"{text[: near[0].start(1)]}\0{text[near[0].end(1) :]}" if colours and near else text
 
 
-def _applied(text: str, clause: Clause) -> str:
-    gone, new = _stems(clause.old) - _stems(clause.new), clause.new
+def _applied(text: str, clause: Clause, banned: set[str]) -> str:
+    gone, new = _stems(clause.old) & banned, clause.new
     text = WORD.sub(lambda match: "\0" if _stem(match.group()) in gone else match.group(), text)
     if clause.kind == "replace" and "\0" not in text:
         text = _repainted(text, new)
-    have = _stems(text)
+    have = _stems(text) | banned
     if not have.isdisjoint(_stems(new)):
         new = " ".join(word for word in content_words(new) if _stem(word) not in have)
     if new and "\0" in text:
@@ -426,8 +431,7 @@ def _applied(text: str, clause: Clause) -> str:
         text = re.sub(r"(\ban? )?\0", lambda match: (article if match[1] else "") + new, text, count=1)
     elif new:
         text = f"{text.rstrip(' ,.;')}, {new}"
-    text = re.sub(r"\s+(?=[\s,.;])", "", _NAMED["@HOLE"].sub("", text))
-    return re.sub(r"(?:^|(?<=, ))(?:and|or|but|of) |(?: (?:and|or|an?|the|of|with))+(?=,|$)", "", text)
+    return _NAMED["@HOLE"].sub("", text)
 
 
 def apply_clauses(query: str, clauses: Sequence[Clause]) -> str:
@@ -436,6 +440,10 @@ def apply_clauses(query: str, clauses: Sequence[Clause]) -> str:
     >>> apply_clauses("A dog on the beach", parse_feedback("a cat instead of a dog, and add snow").clauses)
     'A cat on the beach, snow'
     """
+    query, before = re.sub(r"[\s\0]+", " ", query), None
+    banned = {_stem(word) for word in Parsed(tuple(clauses), "neutral").avoid}
     for clause in clauses:
-        query = query if clause.kind == "keep" else _applied(query, clause)
-    return re.sub(r"(?:\s*,)+", ",", re.sub(r"\s+", " ", query)).strip(" ,.;")
+        query = query if clause.kind == "keep" else _applied(query, clause, banned)
+    while before != query:
+        before, query = query, _NAMED["@LOOSE"].sub("", query).strip(" ,.;")
+    return query

@@ -11,10 +11,12 @@ from typing import IO, Any
 
 import pyarrow.parquet as pq
 
+from covr_lab.types import Refused
+
 Record = dict[str, Any]
 
 
-class RunRefused(ValueError):
+class RunRefused(Refused):
     """A folder that this run must not touch; the message says why and what to do."""
 
 

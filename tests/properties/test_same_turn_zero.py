@@ -1,0 +1,54 @@
+"""Systems are compared on their turns with feedback, so all of them start from the same turn 0."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pyarrow.compute as pc
+import pytest
+
+from covr_lab.data.demo import world
+from covr_lab.evaluate import evaluate
+from covr_lab.results.reader import read_rows
+from covr_lab.results.schema import TIMING
+
+RECIPES = Path(__file__).resolve().parents[2] / "recipes"
+MEMORY = ("channel_top_ids", "channel_target_rank")  # what a system remembers of turn 0, by its own channels
+
+
+@pytest.fixture(scope="module")
+def annotations(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("webvid") / "webvid.csv"
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(("txt1", "txt2", "pth1", "pth2", "edit"))
+        for row in world(40, 30, seed=1):
+            writer.writerow((row.reference_caption, row.target_caption, row.reference, row.target, row.edit))
+    return path
+
+
+def test_recovr_ivr_and_text_share_turn_zero(annotations: Path, tiny_encoder: Path, tmp_path: Path) -> None:
+    tables = {}
+    for name in ("recovr", "ivr", "text"):
+        options = {
+            "data.annotations": annotations,
+            "system.retrievers.captions.model": tiny_encoder,
+            "trainer.accelerator": "cpu",
+            "protocol.turns": 1,
+        }
+        overrides = [text for key, value in options.items() for text in (f"--{key}", str(value))]
+        outcome = evaluate([RECIPES / f"{name}_webvid_captions.yaml"], overrides, run_dir=tmp_path / name)
+        assert outcome is not None
+        tables[name] = read_rows(outcome.folder)
+    first = {
+        name: table.filter(pc.equal(table["turn"], 0)).drop_columns([*TIMING, *MEMORY])
+        for name, table in tables.items()
+    }
+    assert len(first["recovr"]) == 30
+    assert first["recovr"]["top_scores"].null_count == 0
+    assert first["recovr"].equals(first["ivr"])
+    assert first["recovr"].equals(first["text"])
+    later = [table.filter(pc.equal(table["turn"], 1))["top_ids"] for table in tables.values()]
+    assert not later[0].equals(later[1])
+    assert not later[0].equals(later[2])
