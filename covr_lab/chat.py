@@ -70,12 +70,12 @@ class Conversation:
             return self
         return replace(self, session=replace(self.session, turns=tuple(earlier)), question=last.question)
 
-    def found(self, video: str) -> Session:
-        """The solved session: a last turn that stops at the ranking on display and names the ``video``."""
+    def found(self, video: str) -> Self:
+        """Solved: a last turn, not executed, stops at the ranking on display and names the ``video``."""
         stop = Feedback("stop", video, "human")
-        return self.session.then(
-            Turn(len(self.session.turns), self.session.turns[-1].result, question=self.question, feedback=stop)
-        )
+        turns = self.session.turns
+        last = Turn(len(turns), turns[-1].result, question=self.question, feedback=stop)
+        return replace(self, session=self.session.then(last), question=None)
 
     @classmethod
     def _extended(cls, system: System, session: Session, verb: Callable[[], list[Turn]]) -> Self:
@@ -152,7 +152,7 @@ def movement(now: int, before: int | None, top: int) -> str:
 
 def listed(videos: Sequence[str], gallery: Gallery, width: int) -> str:
     """Numbered videos with id and caption, one a line."""
-    lines = (clip(f"{video}  {gallery.caption(video)}", width - 5) for video in videos)
+    lines = (clip(f"{video}: {gallery.caption(video)}", width - 5) for video in videos)
     return "\n".join(f"{number:3}  {line}" for number, line in enumerate(lines, 1))
 
 
@@ -163,7 +163,7 @@ def results_text(session: Session, gallery: Gallery, top: int, width: int) -> st
         *earlier, now = places(session, row)
         moved = [movement(rank, earlier[-1].rank, top)] if earlier else []
         lines.append(f"{rank:3}  " + clip(gallery.caption(gallery.ids[row]) or "(no caption)", width - 5))
-        lines.append(_wrapped("  ".join([gallery.ids[row], *moved, _channels(now, turn)]), width))
+        lines.append(_wrapped(" | ".join([gallery.ids[row], *moved, _channels(now, turn)]), width))
     for cap in turn.caps:
         lines.append(_wrapped(f"{cap_text(cap, gallery.ids[cap.row])}; now at {_rank(turn.result, cap.row)}", width, 0))
     for event in turn.events:
@@ -176,12 +176,11 @@ def why_text(session: Session, gallery: Gallery, rank: int, width: int) -> str:
     """Ranks of the video at ``rank``, rank-caps on it and the texts that were sent, over all turns."""
     row = int(session.turns[-1].result.rows[rank - 1])
     video, query = gallery.ids[row], session.query
-    lines = [clip(f"{video}  {gallery.caption(video)}", width)]
+    lines = [clip(f"{video}: {gallery.caption(video)}", width)]
     for turn, place in zip(session.turns, places(session, row), strict=True):
-        lines.append(f"turn {turn.index}  rank {place.rank or '-'}  {_channels(place, turn)}")
-        sent = {"search": turn.intent.search, "edit": turn.intent.edit} if turn.intent else {"edit": query.text}
-        if not turn.index and query.reference is not None:
-            sent["reference"] = query.reference
+        lines.append(f"turn {turn.index} | rank {place.rank or '-'} | {_channels(place, turn)}")
+        opening = {"reference": query.reference, "edit": query.text}
+        sent = {"search": turn.intent.search, "edit": turn.intent.edit} if turn.intent else opening
         lines += [_wrapped(f"{name}: {text}", width) for name, text in sent.items() if text]
         if place.cap:
             lines.append(_wrapped(cap_text(place.cap, video), width))

@@ -14,7 +14,7 @@ from typing import Any
 from lightning import Callback, LightningModule, Trainer
 
 from covr_lab.progress import SessionProgress
-from covr_lab.recipe import Document, Machine, Wandb, build_parser, digest, plain, resolve
+from covr_lab.recipe import Document, Machine, Wandb, build_parser, digest, explain, plain, resolve
 from covr_lab.results.folder import RunFolder, RunRefused, free_folder, now
 from covr_lab.results.summary import write_metrics
 from covr_lab.results.wandb_log import log_run
@@ -101,7 +101,7 @@ def prepare(paths: Sequence[Path], overrides: Sequence[str]) -> tuple[Document, 
         parts = parser.instantiate(config)
         parts.data.setup("predict")
     except (ValueError, OSError) as error:
-        raise Refused(str(error)) from error
+        raise Refused(explain(str(error))) from error
     return plain(parser, config), parts.data, SessionRunner(parts.system, parts.simulator, parts.protocol)
 
 

@@ -137,8 +137,8 @@ def explain(message: str) -> str:
     """
     text = " ".join(message.split()).split(" - Expected a <class 'NoneType'>")[0]
     keys = re.findall(r'Parser key "([^"]+)"', text)
-    reason = re.split(r'Parser key "[^"]+": |Problem with given class_path \'[^\']+\': ', text)[-1]
-    return f"{'.'.join(keys)}: {reason[:1].lower()}{reason[1:]}" if keys else text
+    reason = re.split(r'Parser key "[^"]+": |Problem with given class_path \'[^\']+\': |Errors: - ', text)[-1]
+    return f"{'.'.join(keys)}: {reason[:1].lower()}{reason[1:]}" if keys else reason
 
 
 def plain(parser: ArgumentParser, config: Namespace) -> Document:

@@ -34,22 +34,25 @@ def rank_cap(lists: Lists, videos: Lists, positions: Lists) -> Lists:
     result = lists.copy()
     if not videos.size or not lists.size:
         return result
-    # Nothing below the deepest position plus the number of demoted videos can move.
-    width = min(lists.shape[1], int(positions.max()) + videos.shape[1])
-    match = (lists[:, None, :width] == videos[:, :, None]) & (videos != ABSENT)[:, :, None]  # (S, R, width)
-    hit = np.flatnonzero(match.any(axis=(1, 2)))
-    if not hit.size:
-        return result
-    head, match, floor = lists[hit, :width], match[hit], positions[hit] - 1
-    free = ~match.any(1) & (head != ABSENT)
-    place = free.cumsum(1) - free  # free items ahead of each column
-    found, column = match.any(2), match.argmax(2)
-    ahead = np.maximum(np.take_along_axis(place, column, 1), floor)  # free items a demoted video has to let pass
-    ahead = np.where(found, np.minimum(ahead, free.sum(1, keepdims=True)), width)
-    key = ahead * width + column  # order among the demoted: by place, then by the column they came from
-    demoted = ahead + (key[:, None, :] < key[:, :, None]).sum(2)
-    target = np.where(free, place + (ahead[:, :, None] <= place[:, None]).sum(1), np.arange(width))
-    session, slot = np.nonzero(found)
-    target[session, column[session, slot]] = demoted[session, slot]
-    result[hit[:, None], target] = head
+    # Nothing below the deepest position plus the number of further demoted videos can move. Columns come first from
+    # here on: a few long rows are faster than many short ones.
+    width = min(lists.shape[1], int(positions.max()) + videos.shape[1] - 1)
+    head, session = lists[:, :width].T.copy(), np.arange(len(lists))
+    match = (head == videos.T[:, None]) & (videos.T[:, None] != ABSENT)  # (R, width, S)
+    others = ~match.any(0)
+    place = np.zeros(head.shape, dtype=np.int64)  # others ahead of each column
+    for column in range(1, width):
+        np.add(place[column - 1], others[column - 1], out=place[column])
+    found, origin = match.any(1), match.argmax(1)
+    ahead = np.maximum(place[origin, session], positions.T - 1)  # others that a demoted video has to let pass
+    ahead = np.where(found, np.minimum(ahead, (others & (head != ABSENT)).sum(0)), width)
+    key = ahead * width + origin  # order among the demoted: by what is ahead, then as they came
+    demoted = ahead + (key < key[:, None]).sum(1)
+    for behind in ahead[:, None] <= place:
+        place += behind
+    video, hit = np.nonzero(found)
+    place[origin[video, hit], hit] = demoted[video, hit]
+    capped = np.empty_like(head)
+    capped[place, session] = head
+    result[:, :width] = capped.T
     return result

@@ -96,19 +96,18 @@ def _fuse(lists: npt.NDArray[np.integer[Any]], numbers: Ints, shares: Ints, no_t
     keys &= padding
     first = keys != padding
     first[:, 1:] &= rows[:, 1:] != rows[:, :-1]
-    starts = np.flatnonzero(first)
-    order = np.add.reduceat(shares[keys].ravel(), starts)
-    np.negative(order, out=order)
+    starts, origins = np.flatnonzero(first), np.arange(0, keys.size, keys.shape[1])
+    order = np.negative(np.add.reduceat(shares[keys].ravel(), starts))
     order <<= tie_bits
     order |= np.minimum(keys.ravel()[starts], no_tie)
     order <<= entry_bits
-    order |= np.resize(np.arange(keys.shape[1]), keys.shape).ravel()[starts]
+    order |= starts - np.repeat(origins, first.sum(1))
     keys.fill(no_tie << entry_bits | padding)  # sum 0, no tie, no entry: behind every row
     keys.ravel()[starts] = order
     keys.sort(axis=1)
     place = keys & padding
     empty = place == padding
-    place += np.arange(0, keys.size, keys.shape[1])[:, None]
+    place += origins[:, None]
     rows.take(place, out=ranked, mode="clip")
     np.copyto(ranked, ABSENT, where=empty)
     keys >>= tie_bits + entry_bits
