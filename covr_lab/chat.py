@@ -13,7 +13,7 @@ import numpy as np
 
 from covr_lab.functional.text import content_words
 from covr_lab.gallery.gallery import Gallery
-from covr_lab.types import Cap, Feedback, Query, RankedList, Reflection, Session, Turn
+from covr_lab.types import Cap, Feedback, Query, RankedList, Reflection, Refused, Session, Turn
 
 if TYPE_CHECKING:
     import torch
@@ -203,7 +203,7 @@ def cap_text(cap: Cap, video: str) -> str:
 
 
 def _channels(place: Place, turn: Turn) -> str:
-    return ", ".join(f"{name} {place.channels.get(name, '-')}" for name in turn.channels) or "no channel ran"
+    return ", ".join(f"{name} {place.channels.get(name, '-')}" for name in turn.channels) or "no channel list"
 
 
 def _wrapped(text: str, width: int, indent: int = 5) -> str:
@@ -262,32 +262,24 @@ def open_desk(
         participant: who talks.
 
     Raises:
-        RecipeError, ValueError, FileNotFoundError: recipe or data are wrong.
+        Refused: recipe or data are wrong, or the folder belongs to something else.
         SessionError: a gallery video cannot be encoded.
-        RunRefused: the folder belongs to something else.
     """
     # Heavy imports (torch, Lightning) only here: the help of a command line has to be quick.
-    from covr_lab.evaluate import _record
-    from covr_lab.recipe import build_parser, plain, resolve
+    from covr_lab.evaluate import prepare, run_record
     from covr_lab.results.folder import RunFolder, free_folder
-    from covr_lab.runner import SessionRunner
 
-    parser = build_parser()
-    config = resolve(parser, paths, overrides)
-    document = plain(parser, config)
-    parts = parser.instantiate(config)
-    parts.data.setup("predict")
-    device = _device(document["trainer"]["accelerator"])
-    parts.system.load()
+    document, data, runner = prepare(paths, overrides)
+    system, device = runner.system, _device(document["trainer"]["accelerator"])
+    system.load()
     name = f"chat-{'+'.join(path.stem for path in paths)}"
     path = run_dir or Path("runs") / name
     folder = RunFolder(free_folder(path) if fresh else path)
-    runner = SessionRunner(parts.system, parts.simulator, parts.protocol)
-    folder.open(_chat_record(_record(name, document, runner, parts.data), parts.system), parts.data.gallery.captions)
-    parts.system.freeze().to(device)
-    parts.system.bind(parts.data.gallery, mask_source=parts.protocol.mask_source)
-    references = sorted({row.reference for row in parts.data.triplets if row.reference is not None})
-    return Desk(parts.system, parts.data.gallery, tuple(references), folder, participant)
+    folder.open(_chat_record(run_record(name, document, runner, data), system), data.gallery.captions)
+    system.freeze().to(device)
+    system.bind(data.gallery, mask_source=runner.protocol.mask_source)
+    references = sorted({row.reference for row in data.triplets if row.reference is not None})
+    return Desk(system, data.gallery, tuple(references), folder, participant)
 
 
 def _device(accelerator: str) -> torch.device:
@@ -297,7 +289,7 @@ def _device(accelerator: str) -> torch.device:
     try:
         return Fabric(accelerator=accelerator, devices=1).device
     except RuntimeError as error:
-        raise ValueError(f"trainer.accelerator: {error} (use cpu or auto)") from error
+        raise Refused(f"trainer.accelerator: {error} (use cpu or auto)") from error
 
 
 def _chat_record(record: dict[str, Any], system: System) -> dict[str, Any]:

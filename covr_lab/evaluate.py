@@ -68,7 +68,7 @@ def evaluate(
     folder = RunFolder(free_folder(path) if fresh and not chosen else path)
     first = chosen is None
     if first:
-        folder.open(_record(name, document, runner, data), data.gallery.captions)
+        folder.open(run_record(name, document, runner, data), data.gallery.captions)
     total = len(data.queries())
     if first and folder.record["finished"]:
         return Outcome(folder.path, total, _failures(folder), was_finished=True)
@@ -143,7 +143,7 @@ class ModelIdentity(Callback):
         self.folder.update(models=found)
 
 
-def _record(name: str, document: Document, runner: SessionRunner, data: Any) -> Document:
+def run_record(name: str, document: Document, runner: SessionRunner, data: Any) -> Document:
     """``run.json`` of a new run."""
     versions = {package: version(package) for package in PACKAGES}
     protocol = {

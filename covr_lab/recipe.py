@@ -143,7 +143,7 @@ def explain(message: str) -> str:
 
 def plain(parser: ArgumentParser, config: Namespace) -> Document:
     """The resolved recipe as plain values."""
-    document: Document = yaml.safe_load(parser.dump(config, skip_none=False))
+    document: Document = yaml.safe_load(parser.dump(config, skip_unset=False))
     return document
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from textwrap import fill
 
 from covr_lab.chat import Conversation, Desk, find_videos, listed, open_desk, results_text, state_text, why_text
-from covr_lab.types import Query, SessionError
+from covr_lab.types import Query, Refused, SessionError
 
 EPILOG = """\
 any key of the recipe can be overridden, with short paths into components: --system.fusion.window 3
@@ -213,7 +213,7 @@ def main(argv: list[str]) -> int:
     kept = {"run_dir": options.run_dir, "fresh": options.fresh, "participant": options.participant}
     try:
         Terminal(open_desk(options.recipes, overrides, **kept), options.top).run()
-    except (ValueError, OSError, SessionError) as error:
+    except (Refused, SessionError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:

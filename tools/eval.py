@@ -33,7 +33,7 @@ def main(argv: list[str]) -> int:
     # Heavy imports (torch, Lightning) only from here on: --help has to be quick.
     from covr_lab.console import quiet, summary_table
     from covr_lab.recipe import build_parser, plain, resolve
-    from covr_lab.types import Refused
+    from covr_lab.types import Refused, SessionError
 
     quiet()
     logging.basicConfig(format="%(levelname)s %(message)s", level=logging.WARNING)
@@ -47,7 +47,7 @@ def main(argv: list[str]) -> int:
         from covr_lab.evaluate import evaluate
 
         outcome = evaluate(options.recipes, overrides, run_dir=options.run_dir, fresh=options.fresh)
-    except Refused as error:
+    except (Refused, SessionError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     except (KeyboardInterrupt, SystemExit):

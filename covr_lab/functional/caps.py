@@ -31,14 +31,14 @@ def rank_cap(lists: Lists, videos: Lists, positions: Lists) -> Lists:
     >>> rank_cap(np.array([[7, 8, -1]]), np.array([[7]]), np.array([[11]])).tolist()
     [[8, 7, -1]]
     """
-    result = lists.copy()
-    if not videos.size or not lists.size:
+    result, known = lists.copy(), videos != ABSENT
+    if not lists.size or not known.any():
         return result
     # Nothing below the deepest position plus the number of further demoted videos can move. Columns come first from
     # here on: a few long rows are faster than many short ones.
     width = min(lists.shape[1], int(positions.max()) + videos.shape[1] - 1)
     head, session = lists[:, :width].T.copy(), np.arange(len(lists))
-    match = (head == videos.T[:, None]) & (videos.T[:, None] != ABSENT)  # (R, width, S)
+    match = (head == videos.T[:, None]) & known.T[:, None]  # (R, width, S)
     others = ~match.any(0)
     place = np.zeros(head.shape, dtype=np.int64)  # others ahead of each column
     for column in range(1, width):
