@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -62,24 +62,26 @@ def correct(
         next((turn.lists[name] for name in channels if name in turn.lists), session.turns[-1].result).rows
         for session, turn in zip(sessions, found, strict=True)
     ]
-    fused = fusion(memory)
-    plans: list[tuple[Cap, ...]] = []
-    for row, session in enumerate(sessions):
-        tops = Tops(int(complete(fused[row], tails[row])[0]), tuple(int(x.rows[0]) for x in found[row].lists.values()))
-        named: dict[int, Cap] = {}
-        for policy in policies:
-            for cap in policy.plan(session, signals[row], tops):
-                named.setdefault(cap.row, replace(cap, fired=fires(cap, _reach(memory[row], cap))))
-        plans.append(tuple(named.values()))
-    if any(plans):
-        memory = apply_caps(memory, [[cap for cap in plan if cap.scope == "window"] for plan in plans])
-        memory[:, -1] = apply_caps(memory[:, -1], plans)
-        fused = fusion(memory)
+    fused, capped = fusion(memory), memory
+    plans: list[tuple[Cap, ...]] = [()] * len(sessions)
+    for _ in range(2):  # with older rejections demoted, the video on display may come first again: look twice
+        longer = []
+        for row, session in enumerate(sessions):
+            first = int(complete(fused[row], tails[row])[0])
+            tops = Tops(first, tuple(int(ranking.rows[0]) for ranking in found[row].lists.values()))
+            caps = (cap for policy in policies for cap in policy.plan(session, signals[row], tops))
+            longer.append(_joined(plans[row], caps, memory[row]))
+        if longer == plans:
+            break
+        plans = longer
+        capped = apply_caps(memory, [[cap for cap in plan if cap.scope == "window"] for plan in plans])
+        capped[:, -1] = apply_caps(capped[:, -1], plans)
+        fused = fusion(capped)
     return [
         Corrected(
             RankedList(_guarded(complete(fused[row], tails[row]), plans[row])),
             {
-                name: RankedList(memory[row, -1, column][memory[row, -1, column] != ABSENT])
+                name: RankedList(capped[row, -1, column][capped[row, -1, column] != ABSENT])
                 for column, name in enumerate(channels)
                 if name in found[row].lists
             },
@@ -89,9 +91,13 @@ def correct(
     ]
 
 
-def _reach(memory: Lists, cap: Cap) -> Lists:
-    """The lists ``(W, C, pool)`` of one session that ``cap`` applies to."""
-    return memory if cap.scope == "window" else memory[-1:]
+def _joined(plan: Sequence[Cap], more: Iterable[Cap], memory: Lists) -> tuple[Cap, ...]:
+    """``plan`` and the caps of videos it lacks, marked by whether they change a list of ``memory`` (W, C, pool)."""
+    caps = {cap.row: cap for cap in plan}
+    for cap in more:
+        if cap.row not in caps:
+            caps[cap.row] = replace(cap, fired=fires(cap, memory if cap.scope == "window" else memory[-1:]))
+    return tuple(caps.values())
 
 
 def _guarded(order: Lists, caps: Sequence[Cap]) -> Lists:

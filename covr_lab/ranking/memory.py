@@ -46,10 +46,10 @@ def collate_memory(
 
 
 def apply_caps(memory: Lists, caps: Sequence[Sequence[Cap]]) -> Lists:
-    """Demote the videos of each session's ``caps`` in all its lists ``(B, ..., pool)``."""
+    """A copy of ``memory`` with the videos of each session's ``caps`` demoted in all its lists ``(B, ..., pool)``."""
     width = max(map(len, caps), default=0)
     if not width or not memory.size:
-        return memory
+        return memory.copy()
     videos = np.full((len(caps), width), ABSENT)
     positions = np.ones((len(caps), width), dtype=np.int64)
     for row, plan in enumerate(caps):
