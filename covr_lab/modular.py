@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, cast
+from typing import Literal, cast
 
 import torch
 from torch import nn
@@ -15,7 +15,8 @@ from covr_lab.ranking.correct import Corrected, Found, correct
 from covr_lab.ranking.fusion import Fusion
 from covr_lab.ranking.policies import RankPolicy
 from covr_lab.ranking.retrieve import Ask, rank_gallery
-from covr_lab.reasoning.base import Initialiser, IntentReasoner, Questioner, Reasoner, Reflector, Thought, think
+from covr_lab.reasoning.base import Initialiser, IntentReasoner, Questioner, Reflector, Thought, think
+from covr_lab.reasoning.turn import decide, snapshots
 from covr_lab.retrievers.base import Retriever
 from covr_lab.system import System
 from covr_lab.types import Context, Cost, Event, Feedback, Intent, Query, RankedList, Reflection, Session, Turn
@@ -29,7 +30,8 @@ class Channel:
         retriever: name of the retriever.
         query: which text of the intent it sends; an empty one leaves the channel silent.
         anchor: the video it composes the text with: the one ``shown``, the session's ``reference``, or ``none``.
-        mask_anchor: leave the anchor out of its list (a user who goes on says that it is not the target).
+        mask_anchor: leave the shown anchor out of the list (a user who goes on says that it is not the target);
+            the reference follows the protocol's self-masking.
     """
 
     retriever: str
@@ -79,17 +81,14 @@ class ModularSystem(System):
         self.channels = {name: channel for name, channel in channels.items() if channel is not None}
         if not self.channels:
             raise ValueError("system.channels has no channel that is switched on")
-        for key, name in {
-            "opening": opening,
-            **{f"channels.{n}": c.retriever for n, c in self.channels.items()},
-        }.items():
+        named = {"opening": opening, **{f"channels.{n}": c.retriever for n, c in self.channels.items()}}
+        for key, name in named.items():
             if name not in retrievers:
                 raise ValueError(f"system.{key} names retriever '{name}', the recipe has {sorted(retrievers)}")
         self.retrievers, self.engines = nn.ModuleDict(retrievers), nn.ModuleDict(engines or {})
         self.policies = nn.ModuleList(policies or [])
         self.intent, self.reflection, self.initial, self.questioner = intent, reflection, initial, questioner
         self.fusion, self.opening, self.ask_from, self.rm0 = fusion, opening, ask_from, rm0
-
         self.proxy = next((retriever.proxy for retriever in retrievers.values() if retriever.proxy), None)
 
     def load(self) -> None:
@@ -118,11 +117,11 @@ class ModularSystem(System):
         turns = []
         for ask, result in zip(asks, rank_gallery(retriever, asks), strict=True):
             stored = dict.fromkeys(composed, RankedList(result.rows[: self.fusion.pool]))
-            turns.append(Turn(0, result, channels=stored, events=_cut(retriever, [ask.text])))
+            turns.append(Turn(0, result, channels=stored, events=tuple(_cut(retriever, Intent(edit=ask.text)))))
         if self.rm0 != "both":
             return turns
         sessions = [Session(query, (turn,)) for query, turn in zip(queries, turns, strict=True)]
-        states = self._snapshots(sessions)
+        states = snapshots(self.initial, [self._context(session, None) for session in sessions], self._engines())
         searches = self._retrieve(sessions, [Intent(search=state.answer.query) for state in states])
         lists = [{**turn.channels, **found.lists} for turn, found in zip(turns, searches, strict=True)]
         pooled = [{name: RankedList(x.rows[: self.fusion.pool]) for name, x in found.items()} for found in lists]
@@ -132,9 +131,8 @@ class ModularSystem(System):
         """One question a session, or none at all."""
         if self.questioner is None:
             return [None] * len(sessions)
-        known = [Session(s.query, s.turns[:-1]) if self.ask_from == "snapshot" else s for s in sessions]
-        states = [session.state or Reflection(query=session.query.text) for session in known]
-        jobs = [(self.questioner, self._context(s, state)) for s, state in zip(sessions, states, strict=True)]
+        back = -1 if self.ask_from == "snapshot" else None
+        jobs = [(self.questioner, self._context(s, Session(s.query, s.turns[:back]).state)) for s in sessions]
         return [thought.answer for thought in think(jobs, self._engines())]
 
     @torch.inference_mode()
@@ -142,12 +140,13 @@ class ModularSystem(System):
         self, sessions: Sequence[Session], feedback: Sequence[Feedback], questions: Sequence[str | None]
     ) -> list[Turn]:
         """One turn for every session: think, retrieve, correct, record."""
-        states = self._snapshots(sessions)
+        contexts = [self._context(session, session.state) for session in sessions]
+        states = snapshots(self.initial, contexts, self._engines())
         contexts = [
-            replace(self._context(session, state.answer), feedback=words, question=question)
-            for session, state, words, question in zip(sessions, states, feedback, questions, strict=True)
+            replace(context, state=state.answer, feedback=words, question=question)
+            for context, state, words, question in zip(contexts, states, feedback, questions, strict=True)
         ]
-        intents, reflections = self._think(contexts)
+        intents, reflections = decide(self.intent, self.reflection, contexts, self._engines())
         found = self._retrieve(sessions, [intent.answer for intent in intents])
         signals = [reflection.answer.satisfaction for reflection in reflections]
         corrected = correct(
@@ -159,37 +158,13 @@ class ModularSystem(System):
             policies=cast("Sequence[RankPolicy]", self.policies),
             opening=self.rm0 != "none",
         )
+        retriever = self._retriever(self.opening)
         return [
-            self._record(*parts)
-            for parts in zip(sessions, contexts, states, intents, reflections, corrected, strict=True)
+            _record(context, (state, intent, reflection), fused, _cut(retriever, intent.answer))
+            for context, state, intent, reflection, fused in zip(
+                contexts, states, intents, reflections, corrected, strict=True
+            )
         ]
-
-    def _snapshots(self, sessions: Sequence[Session]) -> list[Thought[Reflection]]:
-        """Progress memory before the turn; made from the query when no reflection has happened yet."""
-        fresh = [index for index, session in enumerate(sessions) if session.state is None]
-        opened: dict[int, Thought[Reflection]] = {}
-        if self.initial is not None:
-            blank = [self._context(sessions[i], Reflection(query=sessions[i].query.text)) for i in fresh]
-            for index, thought in zip(fresh, think([(self.initial, c) for c in blank], self._engines()), strict=True):
-                opened[index] = replace(thought, answer=Reflection(query=thought.answer))
-        return [
-            opened.get(index) or Thought(session.state or Reflection(query=session.query.text), False, Cost())
-            for index, session in enumerate(sessions)
-        ]
-
-    def _think(self, contexts: Sequence[Context]) -> tuple[list[Thought[Intent]], list[Thought[Reflection]]]:
-        """Intent and reflection of every session, asked for together."""
-        jobs: list[tuple[Reasoner[Any], Context]] = [(self.intent, c) for c in contexts]
-        if self.reflection is not None:
-            jobs += [(self.reflection, context) for context in contexts]
-        thoughts = think(jobs, self._engines())
-        intents, reflections = thoughts[: len(contexts)], thoughts[len(contexts) :]
-        if self.reflection is None:
-            kept = [
-                replace(c.state, query=i.answer.search or c.state.query) for c, i in zip(contexts, intents, strict=True)
-            ]
-            reflections = [Thought(replace(state, satisfaction="neutral"), False, Cost()) for state in kept]
-        return intents, reflections
 
     def _retrieve(self, sessions: Sequence[Session], intents: Sequence[Intent]) -> list[Found]:
         """Run every channel for the sessions that have a text for it."""
@@ -212,9 +187,8 @@ class ModularSystem(System):
             return Ask(text, None, masked)
         shown = self.gallery.ids[session.shown] if session.shown is not None else None
         anchor = shown if channel.anchor == "shown" else session.query.reference
-        row = self.gallery.row.get(anchor or "")
-        if channel.mask_anchor and row is not None and session.query.mask_reference | (channel.anchor == "shown"):
-            masked = tuple(dict.fromkeys((*masked, row)))
+        if channel.anchor == "shown" and channel.mask_anchor and session.shown is not None:
+            masked = (*masked, session.shown)
         return Ask(text, anchor, masked)
 
     def _masked(self, query: Query) -> tuple[int, ...]:
@@ -222,45 +196,13 @@ class ModularSystem(System):
         row = self.gallery.row.get(query.reference or "")
         return (row,) if row is not None and self.mask_source and query.mask_reference else ()
 
-    def _context(self, session: Session, state: Reflection) -> Context:
+    def _context(self, session: Session, state: Reflection | None) -> Context:
         shown = session.shown
         return Context(
             session,
-            state,
+            state or Reflection(query=session.query.text),
             reference_caption=self.gallery.caption(session.query.reference),
             shown_caption="" if shown is None else self.gallery.caption(self.gallery.ids[shown]),
-        )
-
-    def _record(
-        self,
-        session: Session,
-        context: Context,
-        state: Thought[Reflection],
-        intent: Thought[Intent],
-        reflection: Thought[Reflection],
-        corrected: Corrected,
-    ) -> Turn:
-        thoughts: dict[str, Thought[Any]] = {"initial": state, "intent": intent, "reflection": reflection}
-        costs = [thought.cost for thought in thoughts.values()]
-        events = [Event("fallback", name) for name, thought in thoughts.items() if thought.fell_back]
-        if session.state is None:
-            events.append(Event("initial_query", state.answer.query))
-        events += _cut(self._retriever(self.opening), [intent.answer.search, intent.answer.edit])
-        return Turn(
-            len(session.turns),
-            corrected.result,
-            question=context.question,
-            feedback=context.feedback,
-            intent=replace(intent.answer, parse_ok=not intent.fell_back),
-            state=replace(reflection.answer, parse_ok=not reflection.fell_back),
-            channels=corrected.lists,
-            caps=corrected.caps,
-            events=tuple(events),
-            cost=Cost(
-                sum(cost.calls for cost in costs),
-                sum(cost.tokens_in for cost in costs),
-                sum(cost.tokens_out for cost in costs),
-            ),
         )
 
     def _retriever(self, name: str) -> Retriever:
@@ -270,6 +212,34 @@ class ModularSystem(System):
         return cast("Mapping[str, Engine]", self.engines)
 
 
-def _cut(retriever: Retriever, texts: Sequence[str]) -> tuple[Event, ...]:
+def _cut(retriever: Retriever, intent: Intent) -> list[Event]:
     """An event for each text that the encoder does not read to its end."""
-    return tuple(Event("truncated", text) for text, cut in zip(texts, retriever.truncated(texts), strict=True) if cut)
+    texts = [intent.search, intent.edit]
+    return [Event("truncated", text) for text, cut in zip(texts, retriever.truncated(texts), strict=True) if cut]
+
+
+def _record(
+    context: Context,
+    thoughts: tuple[Thought[Reflection], Thought[Intent], Thought[Reflection]],
+    corrected: Corrected,
+    events: list[Event],
+) -> Turn:
+    """The turn as a value, from its thoughts (snapshot, intent, reflection) and what retrieval made of them."""
+    state, intent, reflection = thoughts
+    costs = [state.cost, intent.cost, reflection.cost]
+    fell_back = {"initial": state.fell_back, "intent": intent.fell_back, "reflection": reflection.fell_back}
+    events += [Event("fallback", name) for name, fell in fell_back.items() if fell]
+    if context.session.state is None:
+        events.append(Event("initial_query", state.answer.query))
+    return Turn(
+        len(context.session.turns),
+        corrected.result,
+        question=context.question,
+        feedback=context.feedback,
+        intent=replace(intent.answer, parse_ok=not intent.fell_back),
+        state=replace(reflection.answer, parse_ok=not reflection.fell_back),
+        channels=corrected.lists,
+        caps=corrected.caps,
+        events=tuple(events),
+        cost=Cost(*(sum(parts) for parts in zip(*((c.calls, c.tokens_in, c.tokens_out) for c in costs), strict=True))),
+    )

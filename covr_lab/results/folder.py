@@ -23,7 +23,7 @@ class RunRefused(Refused):
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
     """Write ``content`` whole or not at all."""
     part = path.with_suffix(".tmp")
-    part.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    part.write_text(json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
     part.replace(path)
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +10,7 @@ import pyarrow.compute as pc
 
 from covr_lab.functional import metrics
 from covr_lab.functional.transitions import transition_statistics
+from covr_lab.results.folder import write_json
 from covr_lab.results.reader import Outcomes, check_complete, densify, read_rows, read_run
 
 RECALLS = (1, 5, 10, 50)
@@ -85,8 +84,5 @@ def write_metrics(run_dir: Path, *, allow_partial: bool = False) -> Path:
         Unfinished: sessions are missing and ``allow_partial`` is not set.
     """
     summary = summarise(read_rows(run_dir), read_run(run_dir), allow_partial=allow_partial)
-    path = run_dir / "metrics.json"
-    temporary = path.with_suffix(f".{os.getpid()}.tmp")
-    temporary.write_text(json.dumps(summary, indent=1, sort_keys=True, allow_nan=False) + "\n", encoding="utf-8")
-    temporary.replace(path)
-    return path
+    write_json(run_dir / "metrics.json", summary)
+    return run_dir / "metrics.json"
