@@ -1,15 +1,13 @@
 """Speed as ratios to peers on the same work, one thread: ``python tools/bench.py [--rounds 5] [--only NAME]``.
 
-Both sides run in turns (A B A B ...) and each round gives one ratio; the table has the median and the range. A ratio
-under a bound ``>=`` is peer / ours (times faster), under ``<=`` it is ours / peer. Seconds are CPU seconds; start-up
-is wall time. A peer that would take minutes runs on a part of the work and is scaled up, as its line says.
+Both sides run in turns (A B A B ...) and each round gives one ratio; the table has the median and the range. Under a
+bound ``>=`` the ratio is peer / ours (times faster), under ``<=`` it is ours / peer. Seconds are CPU seconds, for
+start-up wall seconds. A peer that would take minutes does a part of the work, as its cell says, and is scaled up.
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib
-import importlib.util
 import os
 import statistics
 import sys
@@ -17,6 +15,8 @@ import time
 import tracemalloc
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from importlib import import_module
 from pathlib import Path
 from subprocess import DEVNULL, run
 from typing import Any, NamedTuple
@@ -29,27 +29,26 @@ from torch import Tensor
 from torch.nn.functional import normalize
 from torchmetrics.retrieval import RetrievalRecall
 
-from covr_lab.data import DemoWorld
 from covr_lab.functional.bootstrap import bootstrap_means
 from covr_lab.functional.caps import rank_cap
 from covr_lab.functional.fusion import reciprocal_rank_fusion
 from covr_lab.functional.ranks import target_rank
-from covr_lab.modular import Channel, ModularSystem
-from covr_lab.protocol import EvalProtocol
-from covr_lab.ranking import RankCap, TimeWeightedRRF
-from covr_lab.reasoning import ConstraintQuestion, DualChannelIntent, InitialQuery, StateReflector
+from covr_lab.recipe import build_parser, resolve
 from covr_lab.retrievers.base import Retriever, similarities
 from covr_lab.runner import SessionRunner
-from covr_lab.simulators import RuleUser
 
-SESSIONS, POOL, TURNS = 2556, 100, 6  # WebVid-CoVR-Test; entries of a list; turn 0 and five more
-WEIGHTS = [age / 5 for age in range(1, 6) for _ in range(2)]  # five turns of two channels
+S, K = 2556, 100  # sessions of WebVid-CoVR-Test, entries of a list
+WEIGHTS = [age / 5 for age in range(1, 6) for _ in range(2)]  # lists of a session: five turns of two channels
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
+PEERS = ("ranx", "faiss")  # that may be missing
+ROOT = Path(__file__).resolve().parents[1]
+Array = npt.NDArray[Any]
 Call = Callable[[], object]
+Compare = Callable[..., "Row"]  # compare(), told the number of rounds
 
 
 class Row(NamedTuple):
-    """One line of the table; no ratios when the peer is missing, no bound when nothing is promised."""
+    """One line of the table; ``must`` is empty where nothing is promised."""
 
     work: str
     ours: str
@@ -57,35 +56,48 @@ class Row(NamedTuple):
     ratios: list[float]
     must: str = ""
 
-    def cells(self) -> tuple[str, ...]:
-        """The cells, with the verdict on the median ratio."""
-        if not self.ratios:
-            return (self.work, self.ours, self.peer, "-", self.must, "skipped")
-        middle = statistics.median(self.ratios)
-        sign, _, bound = self.must.partition(" ")
-        holds = not sign or (middle >= float(bound) if sign == ">=" else middle <= float(bound))
+    def __str__(self) -> str:
+        """The line, with the verdict on the median ratio."""
+        middle, (sign, _, bound) = statistics.median(self.ratios), self.must.partition(" ")
+        holds = sign and (middle >= float(bound) if sign == ">=" else middle <= float(bound))
         ratio = f"{middle:.3g} ({min(self.ratios):.3g}..{max(self.ratios):.3g})"
-        return (self.work, self.ours, self.peer, ratio, self.must, ("holds" if holds else "misses") if sign else "")
+        verdict = {True: "holds", False: "misses", "": ""}[holds]
+        return f"| {self.work} | {self.ours} | {self.peer} | {ratio} | {self.must} | {verdict} |"
 
 
 def compare(
-    work: str, ours: Call, name: str, peer: Call, rounds: int, must: str = "", *, scale: float = 1, wall: bool = False
+    rounds: int,
+    work: str,
+    ours: Call,
+    name: str,
+    peer: Call,
+    must: str = "",
+    *,
+    part: float = 1,
+    sessions: int = 0,
+    wall: bool = False,
 ) -> Row:
-    """Time ``ours`` and ``peer`` in turns after one untimed call each; ``peer`` does ``1 / scale`` of the work."""
+    """Time both calls in turns after an untimed one; ``peer`` does this ``part`` of the work."""
     clock = time.perf_counter if wall else time.process_time
-    seconds: tuple[list[float], list[float]] = ([], [])
-    for turn in range(rounds + 1):
-        for call, spent, factor in zip((ours, peer), seconds, (1, scale), strict=True):
-            start = clock()
+
+    def once(call: Call, times: int = 1) -> float:
+        start = clock()
+        for _ in range(times):
             call()
-            if turn:
-                spent.append((clock() - start) * factor)
-    pairs = zip(*(seconds if must.startswith("<=") else seconds[::-1]), strict=True)
-    mine, theirs = (f"{statistics.median(spent) * 1000:.4g} ms" for spent in seconds)
-    return Row(work, mine, f"{name}: {theirs}", [above / below for above, below in pairs], must)
+        return (clock() - start) / times
+
+    def cell(seconds: float) -> str:
+        text = f"{seconds:.2f} s" if seconds >= 1 else f"{1000 * seconds:.3g} ms"
+        return f"{text} ({sessions / seconds:.0f} sessions/s)" if sessions else text
+
+    calls = [(call, 1 + int(0.05 / once(call))) for call in (ours, peer)]  # quick ones are repeated for 0.05 s
+    times = [(once(*calls[0]), once(*calls[1]) / part) for _ in range(rounds)]
+    ratios = [mine / theirs if must.startswith("<=") else theirs / mine for mine, theirs in times]
+    mine, theirs = (cell(statistics.median(side)) for side in zip(*times, strict=True))
+    return Row(work, mine, f"{name}{f', {part:.1%} of it' if part < 1 else ''}: {theirs}", ratios, must)
 
 
-def memory(work: str, call: Callable[[], Sequence[npt.NDArray[Any]]], limit: float) -> Row:
+def memory(work: str, call: Callable[[], Sequence[Array]], limit: float) -> Row:
     """Peak of what ``call`` allocates beyond what it returns, against ``limit`` MB."""
     tracemalloc.start()
     kept = sum(result.nbytes for result in call())
@@ -94,108 +106,211 @@ def memory(work: str, call: Callable[[], Sequence[npt.NDArray[Any]]], limit: flo
     return Row(f"{work}, extra memory", f"{extra:.3g} MB", f"allowed: {limit:g} MB", [extra / limit], "<= 1")
 
 
-def optional(name: str) -> Any:
-    """The module of a peer that may be missing, ``None`` then."""
-    return importlib.import_module(name) if importlib.util.find_spec(name) else None
-
-
-def random_lists(count: int, gallery: int) -> npt.NDArray[np.int32]:
-    """Lists of distinct random rows, int32 ``(count, POOL)``."""
+def random_lists(count: int, gallery: int) -> Array:
+    """Lists of distinct random gallery rows, int32 ``(count, K)``."""
     rng = np.random.default_rng(0)
-    rising = np.sort(rng.integers(0, gallery - POOL + 1, (count, POOL)), axis=1) + np.arange(POOL)
+    rising = np.sort(rng.integers(0, gallery - K + 1, (count, K)), axis=1) + np.arange(K)
     return rng.permuted(rising, axis=1).astype(np.int32)
 
 
-def fusion(rounds: int) -> Iterator[Row]:
-    """Reciprocal-rank fusion of ten lists a session."""
-    work = f"fusion, {SESSIONS} sessions x {len(WEIGHTS)} lists of {POOL}"
-    near, far = (random_lists(SESSIONS * len(WEIGHTS), n).reshape(SESSIONS, -1, POOL) for n in (10_000, 100_000))
-    plain = near.tolist()
+def dict_fusion(sessions: list[list[list[int]]]) -> list[list[int]]:
+    """Reciprocal-rank fusion as one writes it."""
+    orders = []
+    for lists in sessions:
+        sums: dict[int, float] = {}
+        for rows, weight in zip(lists, WEIGHTS, strict=True):
+            for rank, row in enumerate(rows, 1):
+                sums[row] = sums.get(row, 0.0) + weight / (60 + rank)
+        orders.append(sorted(sums, key=sums.__getitem__, reverse=True))
+    return orders
 
-    def dict_loop() -> list[list[int]]:
-        orders = []
-        for lists in plain:
-            sums: dict[int, float] = {}
-            for rows, weight in zip(lists, WEIGHTS, strict=True):
-                for rank, row in enumerate(rows, 1):
-                    sums[row] = sums.get(row, 0.0) + weight / (60 + rank)
-            orders.append(sorted(sums, key=sums.__getitem__, reverse=True))
-        return orders
 
-    def ours(lists: npt.NDArray[np.int32] = near) -> tuple[npt.NDArray[Any], ...]:
-        return reciprocal_rank_fusion(lists, WEIGHTS, current=2)
-
-    yield compare(work, ours, "dict loop", dict_loop, rounds, ">= 5")
-    if ranx := optional("ranx"):
-        part = 256
-        warnings.simplefilter("ignore")  # its compiler warns of its own types
-        tables = [
-            ranx.Run({str(s): {str(row): -rank for rank, row in enumerate(lists[at], 1)} for s, lists in enumerate(plain[:part])})
-            for at in range(len(WEIGHTS))
-        ]
-        yield compare(
-            work,
-            ours,
-            f"ranx.fuse without weights (x {part} sessions)",
-            lambda: ranx.fuse(runs=tables, norm=None, method="rrf", params={"k": 60}),
-            rounds,
-            ">= 30",
-            scale=SESSIONS / part,
-        )
-    else:
-        yield Row(work, "", "ranx: not installed", [], ">= 30")
-    yield compare(f"{work}, N = 100k", lambda: ours(far), "ours, N = 10k", ours, rounds, "<= 1.5")
+def fusion(bench: Compare) -> Iterator[Row]:
+    """Fusion of ten lists a session; ranx has no weights, and its runs are made beforehand."""
+    work, part = f"fusion, {S} sessions x {len(WEIGHTS)} lists of {K}", 256
+    near, far = (random_lists(S * len(WEIGHTS), size).reshape(S, -1, K) for size in (10_000, 100_000))
+    ours, plain = partial(reciprocal_rank_fusion, near, WEIGHTS, current=2), near.tolist()
+    yield bench(work, ours, "dict loop", partial(dict_fusion, plain), ">= 5")
+    larger = partial(reciprocal_rank_fusion, far, WEIGHTS, current=2)
+    yield bench(f"{work}, N = 100k", larger, "N = 10k", ours, "<= 1.5")
     yield memory(work, ours, 16)
+    ranx = import_module("ranx")
+    warnings.filterwarnings("ignore", "unsafe cast")  # inside ranx
+    columns = zip(*plain[:part], strict=True)
+    runs = [ranx.Run({str(s): {str(v): -r for r, v in enumerate(x)} for s, x in enumerate(xs)}) for xs in columns]
+    peer = partial(ranx.fuse, runs=runs, norm=None, method="rrf", params={"k": 60})
+    yield bench(work, ours, "ranx.fuse", peer, ">= 30", part=part / S)
 
 
-def caps(rounds: int) -> Iterator[Row]:
-    """Rank-cap of one video of the top ten to position 11."""
-    lists = random_lists(SESSIONS, 10_000)
-    at = np.random.default_rng(0).integers(0, 10, (SESSIONS, 1))
-    videos, positions = np.take_along_axis(lists, at, 1), np.full((SESSIONS, 1), 11)
-    plain = list(zip(lists.tolist(), videos[:, 0].tolist(), strict=True))
-
-    def loop() -> list[list[int]]:
-        capped = []
-        for rows, video in plain:
-            moved = rows.copy()
-            place = moved.index(video)
-            if place < 10:
-                moved.insert(min(11, len(rows)) - 1, moved.pop(place))
-            capped.append(moved)
+def list_cap(rows: list[int], video: int, position: int) -> list[int]:
+    """Rank-cap of one list as one writes it."""
+    capped = list(rows)
+    try:
+        place = capped.index(video)
+    except ValueError:
         return capped
+    if place < position - 1:
+        capped.insert(min(position, len(capped)) - 1, capped.pop(place))
+    return capped
 
-    work = f"rank-cap, {SESSIONS} lists of {POOL}"
-    yield compare(work, lambda: rank_cap(lists, videos, positions), "python lists", loop, rounds, ">= 5")
+
+def caps(bench: Compare) -> Iterator[Row]:
+    """Rank-cap of one video from anywhere in the top ten to position 11."""
+    lists, rng = random_lists(S, 10_000), np.random.default_rng(0)
+    videos = np.take_along_axis(lists, rng.integers(0, 10, (S, 1)), 1)
+    pairs = list(zip(lists.tolist(), videos[:, 0].tolist(), strict=True))
+    ours = partial(rank_cap, lists, videos, np.full((S, 1), 11))
+    work, peer = f"rank-cap, {S} lists of {K}", lambda: [list_cap(rows, video, 11) for rows, video in pairs]
+    yield bench(work, ours, "python lists", peer, ">= 5")
 
 
-def ranks(rounds: int) -> Iterator[Row]:
-    """Ranks of targets in full score rows."""
-    count, gallery, part = 10_043, 10_000, 50
-    work = f"target ranks, {count} x {gallery}"
-    scores = torch.rand(count, gallery, generator=torch.Generator().manual_seed(0))
-    target = torch.arange(count) % gallery
-    relevant = torch.zeros(part, gallery, dtype=torch.bool).scatter_(1, target[:part, None], True).flatten()
-    query = torch.arange(part).repeat_interleave(gallery)
+def ranks(bench: Compare) -> Iterator[Row]:
+    """Ranks of targets in full rows of scores."""
+    count, size, part = 10_043, 10_000, 1000
+    work, scores = f"target ranks, {count} x {size}", torch.rand(count, size)
+    target = torch.arange(count) % size
+    relevant = torch.arange(size) == target[:part, None]
+    query = torch.arange(part)[:, None].expand(part, size)
 
-    def recall() -> Tensor:
+    def unchunked() -> Tensor:
+        return (scores > scores.gather(1, target[:, None])).sum(1) + 1
+
+    def recall() -> None:
         metric = RetrievalRecall(top_k=10)
-        metric.update(scores[:part].flatten(), relevant, indexes=query)
-        return metric.compute()  # type: ignore[no-any-return]
+        metric.update(scores[:part], relevant, query)
+        metric.compute()
 
-    def ours() -> object:
-        return target_rank(scores, target)
+    ours = partial(target_rank, scores, target)
+    yield bench(work, ours, "torchmetrics RetrievalRecall", recall, ">= 50", part=part / count)
+    yield bench(work, ours, "unchunked counting", unchunked)
 
-    name = f"torchmetrics RetrievalRecall (x {part} rows)"
-    yield compare(work, ours, name, recall, rounds, ">= 50", scale=count / part)
-    yield compare(
-        work,
-        ours,
-        "unchunked counting",
-        lambda: (scores > scores.gather(1, target[:, None])).sum(1) + 1,
-        rounds,
+
+def bootstrap(bench: Compare) -> Iterator[Row]:
+    """Paired bootstrap of two systems at six turns."""
+    resamples, rng = 10_000, np.random.default_rng(0)
+    outcomes = 100 * rng.integers(0, 2, (S, 12)).astype(np.float64)
+    first, second = outcomes[:, :6].copy(), outcomes[:, 6:].copy()
+    work, ours = f"bootstrap, {resamples} x {S} x 6 turns x 2 systems", partial(bootstrap_means, outcomes, resamples)
+
+    def loop() -> None:
+        for _ in range(200):
+            drawn = rng.integers(0, S, S)
+            first[drawn].mean(axis=0) - second[drawn].mean(axis=0)
+
+    def index_matrix() -> None:
+        drawn = rng.integers(0, S, (200, S))
+        for column in outcomes.T.copy():
+            column[drawn].mean(axis=1)
+
+    yield bench(work, ours, "numpy loop, an array a system", loop, ">= 10", part=200 / resamples)
+    yield bench(work, ours, "index matrix", index_matrix, part=200 / resamples)
+    yield memory(work, lambda: [ours()], 64)
+
+
+def top(bench: Compare) -> Iterator[Row]:
+    """Best hundred of an exact inner-product search."""
+    rows = normalize(torch.randn(100_000, 384), dim=1)
+    columns, queries = rows.T.contiguous(), {size: normalize(torch.randn(size, 384), dim=1) for size in (1, 64)}
+
+    def ours(query: Tensor) -> object:
+        return similarities(query, columns).topk(K)
+
+    def row_major(query: Tensor) -> object:
+        return (query @ rows.T).topk(K)
+
+    work = "top-100 of N = 100k, D = 384, B = {}"
+    for size, query in queries.items():
+        must = "<= 0.6" if size == 1 else ""
+        yield bench(work.format(size), partial(ours, query), "row-major torch", partial(row_major, query), must)
+    faiss = import_module("faiss")
+    faiss.omp_set_num_threads(1)
+    index = faiss.IndexFlatIP(384)
+    index.add(rows.numpy())
+    for size, query in queries.items():
+        peer, must = partial(index.search, query.numpy(), K), "<= 0.8" if size == 1 else "<= 0.5"
+        yield bench(work.format(size), partial(ours, query), "faiss IndexFlatIP", peer, must)
+
+
+class FreeEncoder(Retriever):
+    """Fixed random vectors for videos and texts: the loop around it is all that costs time."""
+
+    fingerprint = "free"
+
+    def load(self) -> None:
+        """Draw the vectors."""
+        self.vectors = normalize(torch.randn(4096, 384, generator=torch.Generator().manual_seed(0)), dim=1)
+
+    def encode_videos(self, videos: Sequence[str]) -> Tensor:
+        """The vector of each name."""
+        return self.vectors[[crc32(name.encode()) % len(self.vectors) for name in videos]]
+
+    def encode_queries(self, texts: Sequence[str], anchors: Sequence[str | None]) -> Tensor:
+        """The vector of each text."""
+        return self.encode_videos(texts)
+
+
+def loop(bench: Compare) -> Iterator[Row]:
+    """Whole sessions of ReCoVR against the rule-based user."""
+    parser, size = build_parser(), ["--data.videos", "4000", "--data.queries", str(S)]
+    parts = parser.instantiate(resolve(parser, [ROOT / "recipes" / "recovr_demo.yaml"], size))
+    parts.system.retrievers["captions"] = FreeEncoder()
+    runner, count = SessionRunner(parts.system, parts.simulator, parts.protocol), 128
+    runner.setup("predict")
+    runner.bind(parts.data.gallery)
+    queries, targets = parts.data.queries()[:count], parts.data.targets()[:count]
+
+    def play(batch: int) -> None:
+        for start in range(0, count, batch):
+            runner.play(queries[start : start + batch], targets[start : start + batch])
+
+    work = f"loop, {count} sessions, N = {len(parts.data.gallery)}, free encoder, batch 64"
+    yield bench(work, partial(play, 64), "batch 1", partial(play, 1), sessions=count)
+
+
+def start_up(bench: Compare) -> Iterator[Row]:
+    """The help text, against a script that imports nothing else."""
+    bare = "import argparse; p = argparse.ArgumentParser(); p.add_argument('recipes', nargs='+'); p.parse_args()"
+    ours, peer = (
+        partial(run, [sys.executable, *words, "--help"], stdout=DEVNULL, check=True)
+        for words in ([ROOT / "tools" / "eval.py"], ["-c", bare])
     )
+    yield bench("start-up, eval.py --help", ours, "argparse script", peer, "<= 2", wall=True)
 
 
-def bootstrap(rounds: int) -> Iterator[Row]:
-    """Paired bootstrap of two systems at every turn."""
+BENCHES = {
+    "fusion": fusion,
+    "rank-cap": caps,
+    "ranks": ranks,
+    "bootstrap": bootstrap,
+    "top-k": top,
+    "loop": loop,
+    "start-up": start_up,
+}
+
+
+def main(argv: list[str]) -> None:
+    """Print the table line by line, then what was left out."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=5, help="timed rounds of each pair")
+    parser.add_argument("--only", action="append", choices=BENCHES, help="one work; can be given again")
+    options = parser.parse_args(argv)
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    print("| work | ours | peer | ratio median (min..max) | must | verdict |\n|---|---|---|---|---|---|")
+    skipped = []
+    for name in options.only or BENCHES:
+        try:
+            for row in BENCHES[name](partial(compare, options.rounds)):
+                print(row, flush=True)
+        except ModuleNotFoundError as error:
+            if error.name not in PEERS:
+                raise
+            skipped.append(f"{name}: the rows of {error.name} are left out, it is not installed")
+    for note in skipped:
+        print(note)
+
+
+if __name__ == "__main__":
+    if not ONE_THREAD.items() <= os.environ.items():  # read when numpy and numba are imported
+        os.execve(sys.executable, sys.orig_argv, {**os.environ, **ONE_THREAD})
+    main(sys.argv[1:])

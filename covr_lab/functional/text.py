@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 WORD = re.compile(r"[^\W_]+(?:['\u2019][^\W_]+)*")
 FUNCTION_WORDS = frozenset(
@@ -17,6 +18,7 @@ FUNCTION_WORDS = frozenset(
 )
 
 
+@lru_cache(maxsize=65536)  # users, parsers and analyses ask about the same captions again and again
 def content_words(text: str) -> tuple[str, ...]:
     """Lower-case words of ``text`` that carry content, in order of first appearance, each once.
 
