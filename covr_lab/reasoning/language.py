@@ -1,8 +1,4 @@
-"""Deterministic English: what an edit or a piece of feedback wants, rejects and keeps, read without a model.
-
-A text is normalised and cut into segments; one ordered table of rules reads each. A rule without named groups is a
-frame: it is stripped and sets the meaning of what follows. A rule with named groups ends its segment.
-"""
+"""Deterministic English: what an edit or a piece of feedback wants, rejects and keeps; english.yaml holds the rules."""
 
 from __future__ import annotations
 
@@ -12,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from covr_lab.functional.text import WORD, content_words
-from covr_lab.reasoning.grammar import COLOURS, MISSPELT, NAMED, RULES, SPELLINGS
+from covr_lab.reasoning.english import RULES, SPELLINGS, TYPOS, Rule, named
 from covr_lab.types import Satisfaction
 
 Kind = Literal["replace", "add", "remove", "keep", "describe"]
@@ -60,6 +56,7 @@ class Parsed:
         return self._words("keep")
 
 
+_COLOURS = frozenset(re.findall(r"[a-z]+", named("COLOUR").pattern))
 _IRREGULAR = {"men": "man", "women": "woman", "children": "child", "people": "person", "leaves": "leaf", "feet": "foot"}
 _STICKY = ("remove", "without", "forbid", "contrast", "wrong", "keep")  # no later frame of the segment changes these
 
@@ -78,73 +75,80 @@ def _stems(text: str) -> set[str]:
 
 def _segments(text: str) -> list[str]:
     text = text.lower().replace("\u2019", "'")
+    text = WORD.sub(lambda match: TYPOS.get(match.group(), match.group()), text)
     for pattern, spelling in SPELLINGS:
         text = pattern.sub(spelling, text)
-    return NAMED["@CUT"].split(WORD.sub(lambda match: MISSPELT.get(match.group(), match.group()), text))
+    return named("CUT").split(text)
 
 
 def _clean(phrase: str) -> str:
     """``phrase`` without articles, fillers and words of the request at its edges; "" when it has no content."""
-    phrase = NAMED["@LAST"].sub("", NAMED["@FIRST"].sub("", phrase.strip(" ,'-/")))
+    phrase = named("LAST").sub("", named("FIRST").sub("", phrase.replace("_", " ").strip(" ,'-/")))
     return phrase if content_words(phrase) else ""
 
 
 def _unwanted(old: str, new: str = "") -> str:
     """Head of a rejected phrase: "the boat on the lake" is no complaint about the lake."""
     old = _clean(re.sub(r"^ *(?:(?:wear|hav|show)(?:e|ing)?|the (?:right|correct)) ", "", old))
-    head = _clean(NAMED["@HEAD"].split(old, maxsplit=1)[0])
+    head = _clean(named("HEAD").split(old, maxsplit=1)[0])
     return head if _stems(head) - _stems(new) else old
 
 
 def _swap(old: str, new: str, *, whole: bool) -> Clause:
     """``old`` changes into something else (``whole``, or ``new`` is a noun), or one of its properties does."""
-    named, noun, new = _clean(old), NAMED["@NOUN"].match(new), _clean(new)
-    slot = NAMED["@SLOT"].search(named)
-    core = _clean(re.sub(r"'s\b", "", NAMED["@SLOT"].sub(r"\g<pre>", named))) if slot else named
+    thing, noun, pronoun = _clean(old), named("NOUN").match(new), re.search(r"\bones?$", new)  # "a blue one"
+    new, slot = _clean(new), named("SLOT").search(thing)
+    core = _clean(named("SLOT").sub(r"\g<pre>", thing)) if slot else thing
+    tail = f" {slot['slot']}" if slot else ""  # wanted too; apply_clauses leaves it out
     if not core or not new:
-        return Clause("replace", new) if new else Clause("remove", old=_unwanted(core))
-    paint = COLOURS.issuperset(content_words(new))
-    if not paint and not slot and (whole or noun or (core.endswith("s") and new.endswith("s"))):
+        return Clause("replace", new + tail) if new else Clause("remove", old=_unwanted(core))
+    paint = _COLOURS.issuperset(content_words(new))
+    plurals = core.endswith("s") and new.endswith("s")
+    if not slot and (pronoun or (not paint and (whole or noun or plurals))):
         return Clause("replace", new, _unwanted(core, new))
-    worn = [word for word in core.split() if paint and word in COLOURS]
+    worn = [word for word in core.split() if paint and word in _COLOURS]
     bare = " ".join(word for word in core.split() if word not in worn)
-    return Clause("replace", f"{new} {bare}".strip() if paint else f"{core} {new}", " ".join(worn))
+    return Clause("replace", (f"{new} {bare}".strip() if paint else f"{core} {new}") + tail, " ".join(worn))
 
 
 def _verdict(phrase: str) -> str:
     """Flag of words that judge the shown video: -- rejected outright, + right or nearly, ~ undecided, - rejected."""
     good, bad, never, weak, strong, this, fits = (
-        NAMED[f"@{name}"].search(phrase) for name in ("GOOD", "BAD", "NEVER", "WEAK", "STRONG", "THIS", "IS")
+        named(name).search(phrase) for name in ("GOOD", "BAD", "NEVER", "WEAK", "STRONG", "THIS", "FITS")
     )
     if bad:
-        return "+" if never and never.group() in ("not", "nothing") else "--" if strong else "-"
+        return "+" if never and never.group().endswith(("not", "nothing")) else "--" if strong else "-"
     if never:
         return "~" if weak else "no" if not good and not this else "--" if strong else "-"
     return "yes" if phrase.strip() in ("right", "correct", "exactly") else "+" if good or fits else ""
 
 
-def _read(segment: str) -> tuple[str, dict[str, str], set[str]]:
-    """Tag of one segment, its phrases (``rest``: what no rule has claimed) and the flags met on the way."""
-    kind, flags = "", set[str]()
-    while kind != "keep":
-        segment = segment.strip(" ,")
-        for tag, rule in RULES:
-            turns = kind == "forbid" and tag in ("swap", "become")
-            closed = tag in ("verdict", "yes", "no") or (kind in _STICKY and rule.groups and not turns)
-            match = None if kind and closed else rule.match(segment)
-            flag = _verdict(match.group()) if match and tag == "verdict" else tag
-            if match and flag:
-                break
-        else:
-            break
-        if rule.groups:
-            return (kind if kind in _STICKY else tag), match.groupdict(""), flags
-        segment = segment[match.end() :]
-        if tag in ("verdict", "yes", "no", "ask"):
-            flags.add(flag)
-        elif tag != "skip" and kind not in _STICKY:
-            kind = tag
-    return kind or "describe", {"rest": segment}, flags
+def _claim(segment: str, kind: str) -> tuple[Rule, re.Match[str]] | None:
+    """The first rule that reads ``segment``, whose frames so far mean ``kind``."""
+    for rule in RULES:
+        if match := rule.pattern.match(segment):
+            judges = rule.tag in ("verdict", "yes", "no")  # only before any frame
+            # What a sticky frame rejects is one phrase, save for "do not turn X into Y".
+            whole = rule.pattern.groups and kind in _STICKY and (kind != "forbid" or rule.tag not in ("swap", "become"))
+            if not (whole or (judges and kind) or (rule.tag == "verdict" and not _verdict(match.group()))):
+                return rule, match
+    return None
+
+
+def _read(segment: str) -> tuple[str, dict[str, str], set[str], list[Rule]]:
+    """Tag of one segment, its phrases (``rest``: what no rule has claimed), the flags met and the rules used."""
+    kind, flags, used, segment = "", set[str](), list[Rule](), segment.strip(" ,")
+    while kind != "keep" and (claim := _claim(segment, kind)):
+        rule, match = claim
+        used.append(rule)
+        if rule.pattern.groups:
+            return (kind if kind in _STICKY else rule.tag), match.groupdict(""), flags, used
+        segment = segment[match.end() :].strip(" ,")
+        if rule.tag in ("verdict", "yes", "no", "ask"):
+            flags.add(_verdict(match.group()) if rule.tag == "verdict" else rule.tag)
+        elif rule.tag != "skip" and kind not in _STICKY:
+            kind = rule.tag
+    return kind or "describe", {"rest": segment}, flags, used
 
 
 def _clause(tag: str, phrases: dict[str, str]) -> tuple[Clause, str]:
@@ -152,19 +156,18 @@ def _clause(tag: str, phrases: dict[str, str]) -> tuple[Clause, str]:
     rest = phrases.get("rest", "")
     new, old, after = phrases.get("new", rest), phrases.get("old", rest), ""
     if tag in ("swap", "become"):
-        return _swap(old, new, whole=tag == "swap"), after
+        what = phrases.get("what", "")  # "change the setting from a kitchen to a garden"
+        swap = _swap(what or old, new, whole=tag == "swap" and not what)
+        return (Clause("replace", swap.new, _unwanted(old, new)) if what else swap), after
     if tag in _STICKY and tag != "keep":
         old = phrases.get("new", old)  # "do not turn it into a cat"
         listed = tag == "remove" or re.search(r",.*\bn?or\b|, ?and\b", old) or (tag != "contrast" and ", the " in old)
         if not listed:
             old, _, after = old.partition(",")
-        slot = tag == "wrong" and NAMED["@SLOT"].fullmatch(_clean(old))  # "the colour is wrong" rejects no word
+        slot = tag == "wrong" and named("SLOT").fullmatch(_clean(old))  # "the colour is wrong" rejects no word
         return Clause("remove", old="" if slot else _unwanted(old)), after
-    new = _clean(new)
-    if tag == "differ":
-        return Clause("add", "" if NAMED["@SLOT"].search(new) else f"different {new}"), after
     kinds: dict[str, Kind] = {"keep": "keep", "add": "add", "replace": "replace"}
-    return Clause(kinds.get(tag, "describe"), new), after
+    return Clause(kinds.get(tag, "describe"), _clean(new)), after
 
 
 def _satisfaction(flags: set[str], clauses: Sequence[Clause], *, fresh: bool, answers: bool) -> Satisfaction:
@@ -189,12 +192,10 @@ def parse_feedback(text: str, question: str | None = None) -> Parsed:
     >>> parse_feedback("I want a dog on a beach").satisfaction
     'negative'
     """
-    waiting = _segments(text)[::-1]
-    clauses: list[Clause] = []
-    seen: set[str] = set()
-    fresh = pending = False
+    waiting, clauses, seen = _segments(text)[::-1], list[Clause](), set[str]()
+    fresh = pending = False  # a description of its own; a rejection that waits for what is wanted instead
     while waiting:
-        tag, phrases, flags = _read(waiting.pop())
+        tag, phrases, flags, _ = _read(waiting.pop())
         seen |= flags
         clause, after = _clause(tag, phrases)
         waiting += [after] if after else []
@@ -203,7 +204,7 @@ def parse_feedback(text: str, question: str | None = None) -> Parsed:
         last, rest = clauses[-1] if clauses else clause, phrases.get("rest", "")
         wish, wished = (c.new and not c.old and c.kind != "keep" for c in (clause, last))
         if not clauses and clause.kind == "describe":
-            fresh = bool(NAMED["@SCENE"].match(rest) or ("ask" in flags and not NAMED["@PART"].match(rest)))
+            fresh = bool(named("SCENE").match(rest) or ("ask" in flags and not named("PART").match(rest)))
         if pending and wish:
             clauses[-1], pending = Clause("replace", clause.new, last.old), False
         elif tag == "contrast" and wished:
@@ -229,14 +230,15 @@ def relative_edit(clauses: Sequence[Clause]) -> str:
 
 def _repainted(text: str, new: str) -> str:
     """``text`` with a hole for the colour that ``new`` changes: one before the same noun, or the only one."""
-    colours, nouns = COLOURS.intersection(content_words(new)), _stems(new) - COLOURS
-    found = [m for m in re.finditer(r"\b(\w+)\b(?: (?=(\w+)))?", text) if m[1].lower() in COLOURS - colours]
+    colours, nouns = _COLOURS.intersection(content_words(new)), _stems(new) - _COLOURS
+    found = [m for m in re.finditer(r"\b(\w+)\b(?: (?=(\w+)))?", text) if m[1].lower() in _COLOURS - colours]
     near = [m for m in found if m[2] and _stem(m[2]) in nouns] or (found if len(found) == 1 and not nouns else [])
     return f"{text[: near[0].start(1)]}\0{text[near[0].end(1) :]}" if colours and near else text
 
 
 def _applied(text: str, clause: Clause, banned: set[str]) -> str:
-    gone, new = _stems(clause.old) & banned, clause.new
+    gone = _stems(clause.old) & banned
+    new = named("TAIL").sub("", clause.new) if clause.kind == "replace" else clause.new
     text = WORD.sub(lambda match: "\0" if _stem(match.group()) in gone else match.group(), text)
     if clause.kind == "replace" and "\0" not in text:
         text = _repainted(text, new)
@@ -248,7 +250,7 @@ def _applied(text: str, clause: Clause, banned: set[str]) -> str:
         text = re.sub(r"(\ban? )?\0", lambda match: (article if match[1] else "") + new, text, count=1)
     elif new:
         text = f"{text.rstrip(' ,.;')}, {new}"
-    return NAMED["@HOLE"].sub("", text)
+    return named("HOLE").sub("", text)
 
 
 def apply_clauses(query: str, clauses: Sequence[Clause]) -> str:
@@ -262,5 +264,5 @@ def apply_clauses(query: str, clauses: Sequence[Clause]) -> str:
     for clause in clauses:
         query = query if clause.kind == "keep" else _applied(query, clause, banned)
     while before != query:
-        before, query = query, NAMED["@LOOSE"].sub("", query).strip(" ,.;")
+        before, query = query, named("LOOSE").sub("", query).strip(" ,.;")
     return query
