@@ -1,12 +1,14 @@
 """Reciprocal-rank fusion of short ranked lists, exact and independent of the gallery size.
 
-Contributions are fixed-point integers, so sums do not depend on the order of addition or on the batch, and ties are
-true ties. Lists live on the CPU, where sessions store them.
+Contributions are fixed-point integers, so sums do not depend on the order of addition or on the batch. Lists live on
+the CPU, where sessions store them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from fractions import Fraction
+from math import lcm
 from typing import Any, Literal
 
 import numpy as np
@@ -65,12 +67,11 @@ def reciprocal_rank_fusion(
     sum_bits = 62 - tie_bits - entry_bits
     if sum_bits < 28:
         raise ValueError(f"{count} lists of {length} rows are too long to fuse exactly: lower `pool`")
-    scale = 2.0 ** (sum_bits - 1) * (k + 1) / max(sum(weights), 1e-9)
     # Entries are numbered so that of two entries of a row the one that wins ties has the smaller number.
     numbers = np.arange(no_tie, no_tie + size).reshape(count, length)
     numbers[count - current :] = np.arange(no_tie).reshape(length, current).T
     shares = np.zeros(1 << entry_bits, dtype=np.int64)  # by number; the last one is the padding's
-    shares[numbers] = np.rint(np.asarray(weights)[:, None] * scale / (k + np.arange(1, length + 1)))
+    shares[numbers], scale = fixed_point_shares(weights, k, length, sum_bits)
     rows = np.empty((sessions, size), dtype=np.int64)
     scores = np.empty(rows.shape, dtype=np.float32)
     for start in range(0, sessions, CHUNK):
@@ -78,6 +79,29 @@ def reciprocal_rank_fusion(
         sums = _fuse(lists[part].reshape(-1, size), numbers.ravel(), shares, no_tie, rows[part])
         scores[part] = sums / scale
     return rows, scores
+
+
+def fixed_point_shares(weights: Sequence[float], k: int, length: int, bits: int) -> tuple[Ints, float]:
+    """Integers ``(L, K)`` proportional to ``weight / (k + rank)``, whose sums over all lists fit ``bits``.
+
+    Weights that are multiples of one small fraction (the linear and harmonic laws) stay exact multiples, so that at
+    one rank 1/5 and 2/5 weigh what 3/5 does.
+
+    Returns:
+        The shares, and the factor they are multiplied with.
+
+    >>> shares, _ = fixed_point_shares([0.2, 0.4, 0.6], 60, 3, 40)
+    >>> bool((shares[0] + shares[1] == shares[2]).all())
+    True
+    """
+    common = lcm(*(Fraction(weight).limit_denominator(60).denominator for weight in weights))
+    units = np.rint(np.asarray(weights, dtype=np.float64) * common)
+    whole = np.allclose(units, np.asarray(weights) * common, rtol=0, atol=1e-9) and units.sum() <= 2**12
+    factors, unit = (units, 1 / common) if whole else (np.asarray(weights, dtype=np.float64), 1.0)
+    scale = 2.0 ** (bits - 1) * (k + 1) / max(float(factors.sum()), 1e-9)
+    parts = scale / (k + np.arange(1, length + 1))
+    shares = factors[:, None] * np.rint(parts) if whole else np.rint(factors[:, None] * parts)
+    return shares.astype(np.int64), scale / unit
 
 
 def _fuse(lists: npt.NDArray[np.integer[Any]], numbers: Ints, shares: Ints, no_tie: int, ranked: Ints) -> Ints:

@@ -38,16 +38,16 @@ class VectorCache:
 
     def get(self, texts: Sequence[str]) -> dict[str, Vector]:
         """The stored vectors of ``texts``; a text without one is absent."""
-        if not self._usable or not self.path.exists():
-            return {}
         found: dict[str, Vector] = {}
         try:
+            if not self._usable or not self.path.exists():
+                return {}
             with closing(self._open()) as db:
                 for text in dict.fromkeys(texts):
                     row = db.execute(
                         "SELECT data FROM vectors WHERE encoder = ? AND text = ?", (self.fingerprint, text)
                     ).fetchone()
-                    if row is not None and len(row[0]) == 4 * self.width:
+                    if row is not None and isinstance(row[0], bytes) and len(row[0]) == 4 * self.width:
                         found[text] = np.frombuffer(row[0], dtype=np.float32)
         except (sqlite3.Error, OSError) as error:
             self._give_up(error)

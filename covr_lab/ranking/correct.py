@@ -67,8 +67,8 @@ def correct(
     for _ in range(2):  # with older rejections demoted, the video on display may come first again: look twice
         longer = []
         for row, session in enumerate(sessions):
-            first = int(complete(fused[row], tails[row])[0])
-            tops = Tops(first, tuple(int(ranking.rows[0]) for ranking in found[row].lists.values()))
+            order = _guarded(complete(fused[row], tails[row]), plans[row])
+            tops = Tops(_first(order), tuple(_first(ranking.rows) for ranking in found[row].lists.values()))
             caps = (cap for policy in policies for cap in policy.plan(session, signals[row], tops))
             longer.append(_joined(plans[row], caps, memory[row]))
         if longer == plans:
@@ -100,9 +100,13 @@ def _joined(plan: Sequence[Cap], more: Iterable[Cap], memory: Lists) -> tuple[Ca
     return tuple(caps.values())
 
 
+def _first(order: Lists) -> int | None:
+    return int(order[0]) if order.size else None
+
+
 def _guarded(order: Lists, caps: Sequence[Cap]) -> Lists:
     """Move guarded videos down in the fused order when one of them still comes first."""
     guards = [cap for cap in caps if cap.guard]
-    if not any(cap.row == order[0] for cap in guards):
+    if not any(cap.row == _first(order) for cap in guards):
         return order
     return np.asarray(apply_caps(order[None], [guards])[0])

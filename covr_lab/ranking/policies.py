@@ -20,7 +20,7 @@ class Tops:
     """
 
     fused: int | None
-    channels: tuple[int, ...] = ()
+    channels: tuple[int | None, ...] = ()
 
 
 class RankPolicy(Frozen, ABC):

@@ -26,7 +26,10 @@ class InitialQuery(Initialiser):
 
     def render(self, context: Context) -> str:
         """Standalone description of the target before any feedback."""
-        return initial_query(context.reference_caption, context.session.query.text)
+        edit = context.session.query.text
+        if edit and not parse_feedback(edit).clauses:
+            raise ParseError(f"nothing understood of {edit!r}")
+        return initial_query(context.reference_caption, edit)
 
     def fallback(self, context: Context) -> str:
         """Caption and edit side by side."""
@@ -39,8 +42,7 @@ def initial_query(reference_caption: str, edit: str) -> str:
     >>> initial_query("Woman eating carrot in garden", "replace the carrot with a banana")
     'Woman eating banana in garden'
     """
-    clauses = parse_feedback(edit).clauses
-    return (apply_clauses(reference_caption, clauses) if clauses else reference_caption) or edit
+    return apply_clauses(reference_caption, parse_feedback(edit).clauses) if reference_caption else edit
 
 
 class DualChannelIntent(IntentReasoner):

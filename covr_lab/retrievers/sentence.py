@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Sequence
 from importlib import import_module
+from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -59,11 +61,13 @@ class SentenceEncoder(Frozen):
         try:
             self.tokenizer = AutoTokenizer.from_pretrained(source)
             self.backbone, report = AutoModel.from_pretrained(source, dtype=torch.float32, output_loading_info=True)
-        except OSError as error:
-            reason = str(error).splitlines()[0]
+        except Exception as error:  # transformers raises many kinds
+            reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
             raise Refused(
-                f"model '{self.name}' cannot be loaded: {reason} (name a folder, or go online once)"
+                f"model '{self.name}' cannot be loaded: {reason} (name a complete folder, or go online once)"
             ) from error
+        if self.tokenizer.unk_token_id in self.tokenizer("a", add_special_tokens=False).input_ids:
+            raise Refused(f"model '{self.name}' has no vocabulary: its tokenizer files are missing from the folder")
         missing = [key for key in sorted(report["missing_keys"]) if not key.startswith("pooler.")]  # not used here
         if missing:
             raise Refused(f"model '{self.name}' lacks {len(missing)} weights, they would be random: {missing[:3]}")
@@ -72,7 +76,10 @@ class SentenceEncoder(Frozen):
         self.cache = VectorCache(cache_dir() / "sentences.sqlite", self._fingerprint(), self.width)
 
     def _fingerprint(self) -> str:
-        digest = hashlib.sha256(f"mean-unit-1|{self.max_length}|{self.tokenizer.backend_tokenizer.to_str()}".encode())
+        config = {key: value for key, value in self.backbone.config.to_dict().items() if key != "_name_or_path"}
+        versions = (version("torch"), version("transformers"))
+        how = json.dumps(["mean-unit-1", self.max_length, versions, config], sort_keys=True, default=str)
+        digest = hashlib.sha256((how + self.tokenizer.backend_tokenizer.to_str()).encode())
         for name, value in sorted(self.backbone.state_dict().items()):
             digest.update(name.encode())
             digest.update(value.cpu().contiguous().numpy().tobytes())
@@ -96,9 +103,9 @@ class SentenceEncoder(Frozen):
 
     def truncated(self, texts: Sequence[str]) -> list[bool]:
         """Which texts have more than ``max_length`` tokens."""
-        # A token has at least one character, so short texts need no tokenizer.
+        # A character is at most four tokens (a byte each), so short texts need no tokenizer.
         return [
-            len(text) > self.max_length - 2 and len(self.tokenizer(text).input_ids) > self.max_length for text in texts
+            4 * len(text) > self.max_length - 2 and len(self.tokenizer(text).input_ids) > self.max_length for text in texts
         ]
 
     @torch.inference_mode()
