@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from lightning import Callback, LightningModule, Trainer
+from lightning.fabric.utilities.exceptions import MisconfigurationException
 
 from covr_lab.progress import SessionProgress
 from covr_lab.recipe import Document, Machine, Wandb, build_parser, digest, explain, plain, resolve
@@ -61,28 +62,33 @@ def evaluate(
         Refused: recipe or data are wrong (no model was loaded), or the folder belongs to another run.
     """
     document, data, runner = prepare(paths, overrides)
-    machine = Machine(**document["trainer"])
-    name = "+".join(path.stem for path in paths)
     chosen = os.environ.get(FOLDER)
-    path = Path(chosen) if chosen else run_dir or Path("runs") / f"{name}-{digest(document)}"
-    folder = RunFolder(free_folder(path) if fresh and not chosen else path)
-    first = chosen is None
-    if first:
-        folder.open(run_record(name, document, runner, data), data.gallery.captions)
+    if chosen is not None:  # a process that Lightning started: it plays its share, the first one does the rest
+        _predict(runner, data, RunFolder(Path(chosen)), Machine(**document["trainer"]))
+        return None
+    name = "+".join(path.stem for path in paths)
+    wanted = run_dir or Path("runs") / f"{name}-{digest(document)}"
+    folder = RunFolder(free_folder(wanted) if fresh else wanted)
+    folder.open(run_record(name, document, runner, data), data.gallery.captions)
+    try:
+        return _finish(document, runner, data, folder)
+    finally:
+        folder.close()
+
+
+def _finish(document: Document, runner: SessionRunner, data: Any, folder: RunFolder) -> Outcome:
+    """Play what is left of a run, and derive its numbers."""
     total = len(data.queries())
-    if first and folder.record["finished"]:
+    missing = total - len(folder.finished_sessions())
+    if folder.record["finished"] and not missing and (folder.path / "metrics.json").exists():
         return Outcome(folder.path, total, _failures(folder), was_finished=True)
-    data.skip = folder.finished_sessions()
-    left = total - len(data.skip)
-    if left:
+    machine = Machine(**document["trainer"])
+    if missing:
         os.environ[FOLDER] = str(folder.path.resolve())
         try:
-            _predict(runner, data, folder, machine, left)
+            _predict(runner, data, folder, machine)
         finally:
-            if first:
-                del os.environ[FOLDER]
-    if not first:
-        return None
+            del os.environ[FOLDER]
     write_metrics(folder.path)
     folder.update(finished=now(), world_size=machine.devices * machine.num_nodes)
     log_run(folder.path, Wandb(**document["wandb"]))
@@ -105,24 +111,29 @@ def prepare(paths: Sequence[Path], overrides: Sequence[str]) -> tuple[Document, 
     return plain(parser, config), parts.data, SessionRunner(parts.system, parts.simulator, parts.protocol)
 
 
-def _predict(runner: SessionRunner, data: Any, folder: RunFolder, machine: Machine, left: int) -> None:
-    """Play the sessions that are left; more processes than sessions would crash the trainer."""
+def _predict(runner: SessionRunner, data: Any, folder: RunFolder, machine: Machine) -> None:
+    """Play the sessions that are not on disk; more processes than sessions would crash the trainer."""
+    data.skip = folder.finished_sessions()
+    left = len(data.queries()) - len(data.skip)
     devices = min(machine.devices, left)
-    trainer = Trainer(
-        accelerator=machine.accelerator,
-        devices=devices,
-        num_nodes=machine.num_nodes,
-        strategy="ddp" if devices * machine.num_nodes > 1 else "auto",
-        logger=False,
-        enable_checkpointing=False,
-        enable_model_summary=False,
-        enable_progress_bar=False,
-        callbacks=[
-            ModelIdentity(folder),
-            RowWriter(folder.turns),
-            SessionProgress(runner.protocol.turns, left, len(data.gallery)),
-        ],
-    )
+    try:
+        trainer = Trainer(
+            accelerator=machine.accelerator,
+            devices=devices,
+            num_nodes=machine.num_nodes,
+            strategy="ddp" if devices * machine.num_nodes > 1 else "auto",
+            logger=False,
+            enable_checkpointing=False,
+            enable_model_summary=False,
+            enable_progress_bar=False,
+            callbacks=[
+                ModelIdentity(folder),
+                RowWriter(folder.turns),
+                SessionProgress(runner.protocol.turns, left, len(data.gallery)),
+            ],
+        )
+    except (ValueError, RuntimeError, MisconfigurationException) as error:
+        raise Refused(f"trainer: {error}") from error
     trainer.predict(runner, datamodule=data, return_predictions=False)
     trainer.strategy.barrier("rows written")
 

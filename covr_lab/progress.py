@@ -23,7 +23,7 @@ class SessionProgress(Callback):
 
     def __init__(self, turns: int, sessions: int, n_gallery: int) -> None:
         self.turns, self.sessions = turns, sessions
-        self.recall = TurnRecall(turns, n_gallery)
+        self.recall = TurnRecall(turns, n_gallery, sync_on_compute=False)  # ranks run at their own pace
 
     def on_predict_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Open the bar."""
@@ -41,7 +41,7 @@ class SessionProgress(Callback):
             ranks.setdefault(row["session_id"], []).append(row["target_rank"])
         carried = [line + line[-1:] * (self.turns + 1 - len(line)) for line in ranks.values()]
         self.recall.update(torch.tensor(carried))
-        curve = " ".join(f"{value:.1f}" for value in self.recall.compute().tolist())
+        curve = " ".join(f"{value:.1f}" for value in self.recall.compute().reshape(-1).tolist())
         self.bar.set_postfix_str(f"R@1 by turn {curve}", refresh=False)
         self.bar.update(len(carried))
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -41,6 +41,11 @@ class Machine:
     accelerator: str = "auto"
     devices: int = 1
     num_nodes: int = 1
+
+    def __post_init__(self) -> None:
+        for key in ("devices", "num_nodes"):
+            if getattr(self, key) < 1:
+                raise ValueError(f"trainer.{key} must be 1 or more, not {getattr(self, key)}")
 
 
 @dataclass(frozen=True)
@@ -118,14 +123,37 @@ def resolve(parser: ArgumentParser, paths: Sequence[Path], overrides: Sequence[s
     Raises:
         RecipeError: one line that names the key.
     """
+    document, source = load(paths), " + ".join(map(str, paths))
+    config = _checked(source, lambda: parser.parse_object(document, defaults=True))
+    dropped = dropped_keys(document, plain(parser, config))
+    if dropped:
+        raise RecipeError(f"{source}: {dropped[0]}: no such key")
+    return _checked("command line", lambda: parser.parse_args(list(overrides), namespace=config))
+
+
+def _checked(place: str, parse: Callable[[], Namespace]) -> Namespace:
     from jsonargparse import ArgumentError
 
-    document = load(paths)
     try:
-        base = parser.parse_object(document, defaults=True)
-        return parser.parse_args(list(overrides), namespace=base)
+        return parse()
     except (ArgumentError, TypeError, KeyError, SystemExit) as error:
-        raise RecipeError(f"{' + '.join(map(str, paths))}: {explain(str(error))}") from error
+        raise RecipeError(f"{place}: {explain(str(error))}") from error
+
+
+def dropped_keys(document: Mapping[str, Any], resolved: Mapping[str, Any]) -> list[str]:
+    """Keys of ``document`` that ``resolved`` lacks: jsonargparse passes over an unknown key with an empty value.
+
+    >>> dropped_keys({"data": {"a": 1}, "sytem": {}}, {"data": {"a": 1, "b": 2}})
+    ['sytem']
+    """
+    dropped = []
+    for key, value in document.items():
+        found = resolved.get(key)
+        if key not in resolved:
+            dropped.append(key)
+        elif isinstance(value, Mapping) and isinstance(found, Mapping):
+            dropped += [f"{key}.{inner}" for inner in dropped_keys(value, found)]
+    return dropped
 
 
 def explain(message: str) -> str:

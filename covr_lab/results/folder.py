@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from covr_lab.types import Refused
 
 Record = dict[str, Any]
+CLAIMED = (".lock", "captions.json", "captions.tmp", "run.tmp")  # what a kill before run.json leaves
 
 
 class RunRefused(Refused):
@@ -65,7 +66,9 @@ class RunFolder:
             RunRefused: it holds something else, or another process works in it.
         """
         known = self.record
-        if not known and self.path.exists() and any(self.path.iterdir()):
+        if self.path.exists() and not self.path.is_dir():
+            raise RunRefused(f"{self.path} is a file: give --run_dir a folder")
+        if not known and self.path.exists() and any(path.name not in CLAIMED for path in self.path.iterdir()):
             raise RunRefused(f"{self.path} is not empty and holds no run.json: give --run_dir a new folder")
         different = [key for key, value in record["identity"].items() if known and known["identity"].get(key) != value]
         if different:
@@ -80,11 +83,16 @@ class RunFolder:
             raise RunRefused(
                 f"{self.path}: another process is working on this run; wait for it, or use --fresh"
             ) from error
-        for leftover in self.turns.glob("*.tmp"):
+        for leftover in self.path.rglob("*.tmp"):
             leftover.unlink()
         if not known:
             write_json(self.path / "captions.json", captions)
             write_json(self.path / "run.json", {**record, "started": now(), "finished": None})
+
+    def close(self) -> None:
+        """Let go of the folder."""
+        if self._lock is not None:
+            self._lock.close()
 
     def finished_sessions(self) -> frozenset[str]:
         """Ids of the sessions whose rows are on disk; a part holds whole sessions."""

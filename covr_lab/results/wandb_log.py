@@ -81,7 +81,16 @@ def _send(run_dir: Path, options: Wandb, *, offline: bool) -> None:
     run = json.loads((run_dir / "run.json").read_text(encoding="utf-8"))
     metrics = json.loads((run_dir / "metrics.json").read_text(encoding="utf-8"))
     config, points, summary = payload(run, metrics)
-    settings = wandb.Settings(console="off", init_timeout=10, disable_git=True, disable_code=True, x_disable_stats=True)
+    settings = wandb.Settings(
+        console="off",
+        init_timeout=10,
+        disable_git=True,
+        disable_code=True,
+        host="",
+        x_disable_meta=True,
+        x_disable_stats=True,
+        x_save_requirements=False,
+    )
     logger = WandbLogger(
         name=run["name"],
         project=options.project,

@@ -105,7 +105,8 @@ class SentenceEncoder(Frozen):
         """Which texts have more than ``max_length`` tokens."""
         # A character is at most four tokens (a byte each), so short texts need no tokenizer.
         return [
-            4 * len(text) > self.max_length - 2 and len(self.tokenizer(text).input_ids) > self.max_length for text in texts
+            4 * len(text) > self.max_length - 2 and len(self.tokenizer(text).input_ids) > self.max_length
+            for text in texts
         ]
 
     @torch.inference_mode()

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 import yaml
 
@@ -111,9 +112,7 @@ def test_batch_size_changes_no_row(
     assert tables[0].equals(tables[2])
 
 
-def test_nothing_but_the_score_depends_on_the_targets(
-    runner: SessionRunner, data: TripletFile, tmp_path: Path
-) -> None:
+def test_nothing_but_the_score_depends_on_the_targets(runner: SessionRunner, data: TripletFile, tmp_path: Path) -> None:
     """Another target in every annotation row, and a user who says the same: the same dialogue, row by row."""
     script = script_of(play(runner, data))
     assert sum(map(len, script.values())) > len(WORLD)
@@ -186,6 +185,16 @@ def test_order_of_the_annotation_file_changes_no_number(tiny_encoder: Path, tmp_
     assert table_of(outcomes[0]).equals(table_of(outcomes[1]))
 
 
+def test_a_run_without_feedback_is_turn_zero(tiny_encoder: Path, tmp_path: Path) -> None:
+    recipe = RECIPES / "recovr_demo.yaml"
+    small = overrides(tiny_encoder, "--data.videos", "40", "--data.queries", "20", "--data.limit", "4")
+    none, one = (
+        table_of(evaluate([recipe], [*small, "--protocol.turns", str(turns)], run_dir=tmp_path / str(turns)))
+        for turns in (0, 1)
+    )
+    assert none.equals(one.filter(pc.equal(one["turn"], 0)))
+
+
 def test_a_session_that_cannot_start_is_a_miss(tiny_encoder: Path, tmp_path: Path) -> None:
     """A reference without a caption: one row that says why, the others untouched, the denominator as it was."""
     broken = [replace(row, reference_caption="") if row.session_id == "4" else row for row in WORLD[:20]]
@@ -246,9 +255,7 @@ def test_a_target_outside_the_gallery_is_a_miss_at_every_turn(tiny_encoder: Path
     lost = WORLD[2].target
     ids = sorted({row.target for row in WORLD} - {lost})
     (tmp_path / "ids.txt").write_text("\n".join(ids) + "\n")
-    overlay = on_file(
-        write(tmp_path / "world.csv", WORLD), gallery_file=str(tmp_path / "ids.txt"), allow_missing=True
-    )
+    overlay = on_file(write(tmp_path / "world.csv", WORLD), gallery_file=str(tmp_path / "ids.txt"), allow_missing=True)
     outcome = evaluate([RECIPES / "recovr_demo.yaml", overlay], overrides(tiny_encoder), run_dir=tmp_path / "run")
     rows = table_of(outcome).to_pylist()
     turns = metrics_of(outcome)["protocol"]["turns"] + 1

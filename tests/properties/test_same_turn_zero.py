@@ -18,7 +18,7 @@ MEMORY = ("channel_top_ids", "channel_target_rank")  # what a system remembers o
 
 
 @pytest.fixture(scope="module")
-def annotations(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def triplets_csv(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("webvid") / "webvid.csv"
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
@@ -28,11 +28,11 @@ def annotations(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_recovr_ivr_and_text_share_turn_zero(annotations: Path, tiny_encoder: Path, tmp_path: Path) -> None:
+def test_recovr_ivr_and_text_share_turn_zero(triplets_csv: Path, tiny_encoder: Path, tmp_path: Path) -> None:
     tables = {}
     for name in ("recovr", "ivr", "text"):
         options = {
-            "data.annotations": annotations,
+            "data.annotations": triplets_csv,
             "system.retrievers.captions.model": tiny_encoder,
             "trainer.accelerator": "cpu",
             "protocol.turns": 1,
