@@ -85,6 +85,12 @@ class ModularSystem(System):
         for key, name in named.items():
             if name not in retrievers:
                 raise ValueError(f"system.{key} names retriever '{name}', the recipe has {sorted(retrievers)}")
+        reasoners = {"intent": intent, "reflection": reflection, "initial": initial, "questioner": questioner}
+        for key, reasoner in reasoners.items():
+            if reasoner is not None and reasoner.engine not in (None, *(engines or {})):
+                raise ValueError(
+                    f"system.{key} names engine '{reasoner.engine}', the recipe has {sorted(engines or {})}"
+                )
         self.retrievers, self.engines = nn.ModuleDict(retrievers), nn.ModuleDict(engines or {})
         self.policies = nn.ModuleList(policies or [])
         self.intent, self.reflection, self.initial, self.questioner = intent, reflection, initial, questioner

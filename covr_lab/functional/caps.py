@@ -15,8 +15,8 @@ def rank_cap(lists: Lists, videos: Lists, positions: Lists) -> Lists:
     """Move each video that stands above its allowed position down to it; everybody else keeps their order.
 
     With one video this is ``cap(L, c, kappa)`` of the dossier: if ``c`` stands above ``kappa`` it moves to
-    ``min(kappa, |L|)`` and the items between move up by one. With several, each ends at its position or below, and
-    none is lifted by the demotion of another.
+    ``min(kappa, |L|)`` and the items between move up by one. With several, each ends at its position or below,
+    also when the others leave the places above it.
 
     Args:
         lists: integers ``(S, K)``, best first, padded with -1 at the end.

@@ -65,8 +65,6 @@ def reciprocal_rank_fusion(
     size, no_tie = count * length, current * length
     entry_bits, tie_bits = size.bit_length(), no_tie.bit_length()
     sum_bits = 62 - tie_bits - entry_bits
-    if sum_bits < 28:
-        raise ValueError(f"{count} lists of {length} rows are too long to fuse exactly: lower `pool`")
     # Entries are numbered so that of two entries of a row the one that wins ties has the smaller number.
     numbers = np.arange(no_tie, no_tie + size).reshape(count, length)
     numbers[count - current :] = np.arange(no_tie).reshape(length, current).T
@@ -90,6 +88,9 @@ def fixed_point_shares(weights: Sequence[float], k: int, length: int, bits: int)
     Returns:
         The shares, and the factor they are multiplied with.
 
+    Raises:
+        ValueError: neighbouring ranks would get equal shares.
+
     >>> shares, _ = fixed_point_shares([0.2, 0.4, 0.6], 60, 3, 40)
     >>> bool((shares[0] + shares[1] == shares[2]).all())
     True
@@ -100,8 +101,10 @@ def fixed_point_shares(weights: Sequence[float], k: int, length: int, bits: int)
     factors, unit = (units, 1 / common) if whole else (np.asarray(weights, dtype=np.float64), 1.0)
     scale = 2.0 ** (bits - 1) * (k + 1) / max(float(factors.sum()), 1e-9)
     parts = scale / (k + np.arange(1, length + 1))
-    shares = factors[:, None] * np.rint(parts) if whole else np.rint(factors[:, None] * parts)
-    return shares.astype(np.int64), scale / unit
+    shares = (factors[:, None] * np.rint(parts) if whole else np.rint(factors[:, None] * parts)).astype(np.int64)
+    if (np.diff(shares[factors > 0]) >= 0).any():
+        raise ValueError(f"{len(factors)} lists of {length} rows are too long to fuse exactly: lower `pool`")
+    return shares, scale / unit
 
 
 def _fuse(lists: npt.NDArray[np.integer[Any]], numbers: Ints, shares: Ints, no_tie: int, ranked: Ints) -> Ints:

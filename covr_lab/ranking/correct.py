@@ -58,10 +58,11 @@ def correct(
             if name in turn.lists:
                 rows = turn.lists[name].rows[: fusion.pool]
                 memory[row, -1, column, : len(rows)] = rows
-    tails = [
-        next((turn.lists[name] for name in channels if name in turn.lists), session.turns[-1].result).rows
-        for session, turn in zip(sessions, found, strict=True)
-    ]
+    tails = []
+    for session, turn in zip(sessions, found, strict=True):
+        shown = session.turns[-1].result.rows  # every row that is not masked; a channel may lack its anchor
+        first = next((turn.lists[name].rows for name in channels if name in turn.lists), shown)
+        tails.append(complete(first, shown))
     fused, capped = fusion(memory), memory
     plans: list[tuple[Cap, ...]] = [()] * len(sessions)
     for _ in range(2):  # with older rejections demoted, the video on display may come first again: look twice

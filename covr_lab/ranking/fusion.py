@@ -64,6 +64,8 @@ class TimeWeightedRRF(Fusion):
         for key, value in (("window", window), ("k", k), ("pool", pool)):
             if value < 1:
                 raise ValueError(f"fusion.{key} must be 1 or more, not {value}")
+        if not 0 < gamma <= 1:
+            raise ValueError(f"fusion.gamma must be above 0 and at most 1, not {gamma}")
         if min(channel_weights, default=0) < 0:
             raise ValueError(f"fusion.channel_weights must not be negative: {list(channel_weights)}")
         self.window, self.k, self.pool = window, k, pool

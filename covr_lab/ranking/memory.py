@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -61,7 +62,7 @@ def apply_caps(memory: Lists, caps: Sequence[Sequence[Cap]]) -> Lists:
     return capped.reshape(memory.shape).astype(np.int32, copy=False)
 
 
-def complete(head: npt.NDArray[np.int64], tail: Lists) -> Lists:
+def complete(head: npt.NDArray[np.integer[Any]], tail: Lists) -> Lists:
     """Full order of one session: ``head`` first, then everything of ``tail`` that is not in it.
 
     Args:

@@ -83,7 +83,7 @@ class ConcatHistory(IntentReasoner):
         query: which channels read it: composed ones (``edit``) or text-to-video ones (``search``).
         separator: between pieces.
         caption: put the reference caption first.
-        max_words: drop the oldest feedback, never the first piece, until the text fits the encoder.
+        max_words: drop the oldest feedback, never caption, edit or the newest, until the text fits the encoder.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class ConcatHistory(IntentReasoner):
         """Join caption, edit and feedback."""
         first = [context.reference_caption] if self.caption else []
         pieces = [piece for piece in (*first, context.session.query.text, *feedback_texts(context)) if piece]
-        text = self.separator.join(fit_words(pieces, self.max_words))
+        text = self.separator.join(fit_words(pieces, self.max_words, keep=len(first) + 1))
         return Intent(edit=text) if self.query == "edit" else Intent(search=text)
 
     def fallback(self, context: Context) -> Intent:
@@ -109,13 +109,13 @@ class ConcatHistory(IntentReasoner):
         return self.render(context)
 
 
-def fit_words(pieces: Sequence[str], limit: int) -> list[str]:
-    """The first piece and as many of the newest as fit ``limit`` words.
+def fit_words(pieces: Sequence[str], limit: int, keep: int = 1) -> list[str]:
+    """The first ``keep`` pieces and as many of the newest as fit ``limit`` words, the newest in any case.
 
     >>> fit_words(["make it red", "a b c", "d e"], 6)
     ['make it red', 'd e']
     """
     kept, words = list(pieces), [len(piece.split()) for piece in pieces]
-    while len(kept) > 1 and sum(words) > limit:
-        del kept[1], words[1]
+    while len(kept) > keep + 1 and sum(words) > limit:
+        del kept[keep], words[keep]
     return kept

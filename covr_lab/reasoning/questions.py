@@ -36,7 +36,7 @@ def open_question(state: Reflection) -> str:
     >>> open_question(Reflection(query="A woman walking"))
     'Where does the video you want take place?'
     """
-    words = {*content_words(state.query), *state.keep, *state.require, *state.avoid}
+    words = set(content_words(" ".join((state.query, *state.keep, *state.require, *state.avoid))))
     return next((question for known, question in ATTRIBUTES.items() if words.isdisjoint(known.split())), FALLBACK)
 
 

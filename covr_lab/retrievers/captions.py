@@ -33,6 +33,7 @@ class CaptionProxy(Retriever):
 
     Args:
         model: sentence encoder: ``packaged-minilm``, a folder, or a hub name.
+        max_length: tokens read of a text; longer ones are cut and recorded.
         noise: relative norm of the noise; 1.6 puts turn 0 of WebVid-CoVR-Test where frozen BLIP has it.
         noise_seed: which draw.
         anchor_weight: share of the anchor in a composed query.
@@ -41,10 +42,16 @@ class CaptionProxy(Retriever):
     proxy = "caption proxies: captions with seeded noise stand for videos, no video was seen"
 
     def __init__(
-        self, *, model: str = PACKAGED, noise: float = 1.6, noise_seed: int = 0, anchor_weight: float = 0.5
+        self,
+        *,
+        model: str = PACKAGED,
+        max_length: int = 256,
+        noise: float = 1.6,
+        noise_seed: int = 0,
+        anchor_weight: float = 0.5,
     ) -> None:
         super().__init__()
-        self.encoder = SentenceEncoder(model)
+        self.encoder = SentenceEncoder(model, max_length)
         self.noise, self.noise_seed, self.anchor_weight = noise, noise_seed, anchor_weight
 
     def load(self) -> None:

@@ -68,6 +68,9 @@ class SentenceEncoder(Frozen):
             ) from error
         if self.tokenizer.unk_token_id in self.tokenizer("a", add_special_tokens=False).input_ids:
             raise Refused(f"model '{self.name}' has no vocabulary: its tokenizer files are missing from the folder")
+        positions = getattr(self.backbone.config, "max_position_embeddings", self.max_length)
+        if positions < self.max_length:
+            raise Refused(f"model '{self.name}' reads {positions} tokens: set max_length to that or less")
         missing = [key for key in sorted(report["missing_keys"]) if not key.startswith("pooler.")]  # not used here
         if missing:
             raise Refused(f"model '{self.name}' lacks {len(missing)} weights, they would be random: {missing[:3]}")

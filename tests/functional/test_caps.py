@@ -14,11 +14,14 @@ LONGEST, ROWS = 12, 16
 
 
 def pad(lists: Sequence[Sequence[int]], length: int) -> npt.NDArray[np.int32]:
-    return np.array([[*rows, *[-1] * (length - len(rows))] for rows in lists], dtype=np.int32).reshape(-1, length)
+    return np.array([[*rows, *[-1] * (length - len(rows))] for rows in lists], dtype=np.int32).reshape(
+        len(lists), length
+    )
 
 
 def cap(rows: Sequence[int], caps: dict[int, int]) -> list[int]:
-    return rank_cap(pad([rows], len(rows)), pad([[*caps]], len(caps)), pad([[*caps.values()]], len(caps)))[0].tolist()
+    videos, positions = pad([[*caps]], len(caps)), pad([[*caps.values()]], len(caps))
+    return [int(row) for row in rank_cap(pad([rows], len(rows)), videos, positions)[0]]
 
 
 ranked = st.lists(st.integers(0, ROWS - 1), unique=True, max_size=LONGEST)
@@ -99,4 +102,4 @@ def test_nothing_to_demote() -> None:
     lists = pad([[3, 1, 2]], 5)
     for videos in (np.empty((1, 0), dtype=np.int64), np.array([[-1, -1]])):
         np.testing.assert_array_equal(rank_cap(lists, videos, np.full(videos.shape, 4)), lists)
-    assert rank_cap(lists[:0], np.empty((0, 2)), np.empty((0, 2))).shape == (0, 5)
+    assert rank_cap(lists[:0], lists[:0, :2], lists[:0, :2]).shape == (0, 5)
