@@ -147,7 +147,7 @@ def test_each_rule_claims_its_own_example(rule: Rule) -> None:
 
 
 def test_varied_feedback_is_read_as_labelled() -> None:
-    lines = Path(__file__).with_name("dev_feedback.jsonl").read_text(encoding="utf-8").splitlines()
+    lines = (Path(__file__).parents[1] / "fixtures" / "dev_feedback.jsonl").read_text(encoding="utf-8").splitlines()
     rows = [json.loads(line) for line in lines]
     parsed = [parse_feedback(row["text"], row["question"]) for row in rows]
     missed = [
