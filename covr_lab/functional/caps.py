@@ -37,14 +37,35 @@ def rank_cap(lists: Lists, videos: Lists, positions: Lists) -> Lists:
     # Nothing below the deepest position plus the number of further demoted videos can move. Columns come first from
     # here on: a few long rows are faster than many short ones.
     width = min(lists.shape[1], int(positions.max()) + videos.shape[1] - 1)
-    head, session = lists[:, :width].T.copy(), np.arange(len(lists))
-    match = (head == videos.T[:, None]) & known.T[:, None]  # (R, width, S)
+    head = lists[:, :width].T.copy()
+    move = _move_one if videos.shape[1] == 1 else _move_several
+    result[:, :width] = move(head, videos.T, positions.T).T
+    return result
+
+
+def _move_one(head: Lists, videos: Lists, positions: Lists) -> Lists:
+    """One video a list ``(width, S)``: the items between its place and its position move up by one."""
+    session, column = np.arange(head.shape[1]), np.arange(len(head) - 1)[:, None]
+    match = (head == videos) & (videos != ABSENT)
+    start = match.argmax(0)
+    end = np.minimum(positions[0], (head != ABSENT).sum(0)) - 1
+    end = np.where(match[start, session], np.maximum(end, start), start)
+    moved = head[start, session]
+    head[:-1] = np.where((start <= column) & (column < end), head[1:], head[:-1])
+    head[end, session] = moved
+    return head
+
+
+def _move_several(head: Lists, videos: Lists, positions: Lists) -> Lists:
+    """Several videos a list ``(width, S)``: each item's new place is counted."""
+    width, session = len(head), np.arange(head.shape[1])
+    match = (head == videos[:, None]) & (videos != ABSENT)[:, None]  # (R, width, S)
     others = ~match.any(0)
     place = np.zeros(head.shape, dtype=np.int64)  # others ahead of each column
     for column in range(1, width):
         np.add(place[column - 1], others[column - 1], out=place[column])
     found, origin = match.any(1), match.argmax(1)
-    ahead = np.maximum(place[origin, session], positions.T - 1)  # others that a demoted video has to let pass
+    ahead = np.maximum(place[origin, session], positions - 1)  # others that a demoted video has to let pass
     ahead = np.where(found, np.minimum(ahead, (others & (head != ABSENT)).sum(0)), width)
     key = ahead * width + origin  # order among the demoted: by what is ahead, then as they came
     demoted = ahead + (key < key[:, None]).sum(1)
@@ -54,5 +75,4 @@ def rank_cap(lists: Lists, videos: Lists, positions: Lists) -> Lists:
     place[origin[video, hit], hit] = demoted[video, hit]
     capped = np.empty_like(head)
     capped[place, session] = head
-    result[:, :width] = capped.T
-    return result
+    return capped
