@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 from covr_lab.functional.text import WORD, content_words
@@ -61,6 +62,7 @@ _IRREGULAR = {"men": "man", "women": "woman", "children": "child", "people": "pe
 _STICKY = ("remove", "without", "forbid", "contrast", "wrong", "keep")  # no later frame of the segment changes these
 
 
+@lru_cache(maxsize=65536)
 def _stem(word: str) -> str:
     """Lower-case singular of an English noun, roughly; words of equal stems count as the same."""
     word = re.sub(r"'s?$", "", word.lower().replace("\u2019", "'"))
@@ -180,6 +182,7 @@ def _satisfaction(flags: set[str], clauses: Sequence[Clause], *, fresh: bool, an
     return "negative" if flags & {"-", "no"} or (fresh and not answers and "keep" not in kinds) else "neutral"
 
 
+@lru_cache(maxsize=4096)  # several reasoners of a turn read the same text
 def parse_feedback(text: str, question: str | None = None) -> Parsed:
     """Read one edit, feedback or answer.
 
