@@ -9,11 +9,9 @@ from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING, Any, Self
 
-import numpy as np
-
 from covr_lab.functional.text import content_words
 from covr_lab.gallery.gallery import Gallery
-from covr_lab.types import Cap, Feedback, Query, RankedList, Reflection, Refused, Session, Turn
+from covr_lab.types import Cap, Feedback, Query, Reflection, Refused, Session, Turn
 
 if TYPE_CHECKING:
     import torch
@@ -104,15 +102,10 @@ def places(session: Session, row: int) -> list[Place]:
     """The place of gallery ``row`` at each turn of ``session``."""
     traced = []
     for turn in session.turns:
-        ranks = {name: rank for name, found in turn.channels.items() if (rank := _rank(found, row)) is not None}
+        ranks = {name: rank for name, found in turn.channels.items() if (rank := found.rank(row)) is not None}
         cap = next((cap for cap in turn.caps if cap.row == row), None)
-        traced.append(Place(_rank(turn.result, row), ranks, cap))
+        traced.append(Place(turn.result.rank(row), ranks, cap))
     return traced
-
-
-def _rank(ranking: RankedList, row: int) -> int | None:
-    at = np.flatnonzero(ranking.rows == row)
-    return int(at[0]) + 1 if at.size else None
 
 
 def find_videos(words: str, captions: Mapping[str, str], limit: int = 10) -> list[str]:
@@ -165,7 +158,7 @@ def results_text(session: Session, gallery: Gallery, top: int, width: int) -> st
         lines.append(f"{rank:3}  " + clip(gallery.caption(gallery.ids[row]) or "(no caption)", width - 5))
         lines.append(_wrapped(" | ".join([gallery.ids[row], *moved, _channels(now, turn)]), width))
     for cap in turn.caps:
-        lines.append(_wrapped(f"{cap_text(cap, gallery.ids[cap.row])}; now at {_rank(turn.result, cap.row)}", width, 0))
+        lines.append(_wrapped(f"{cap_text(cap, gallery.ids[cap.row])}; now at {turn.result.rank(cap.row)}", width, 0))
     for event in turn.events:
         if event.kind in NOTES:
             lines.append(_wrapped(f"note: {NOTES[event.kind].format(event.detail)}", width, 0))

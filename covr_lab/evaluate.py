@@ -17,6 +17,8 @@ from lightning.fabric.utilities.exceptions import MisconfigurationException
 from covr_lab.progress import SessionProgress
 from covr_lab.recipe import Document, Machine, Wandb, build_parser, digest, explain, plain, resolve
 from covr_lab.results.folder import RunFolder, RunRefused, free_folder, now
+from covr_lab.results.reader import read_rows
+from covr_lab.results.schema import VERSION
 from covr_lab.results.summary import write_metrics
 from covr_lab.results.wandb_log import log_run
 from covr_lab.results.writer import RowWriter
@@ -82,15 +84,14 @@ def _finish(document: Document, runner: SessionRunner, data: Any, folder: RunFol
     missing = total - len(folder.finished_sessions())
     if folder.record["finished"] and not missing and (folder.path / "metrics.json").exists():
         return Outcome(folder.path, total, _failures(folder), was_finished=True)
-    machine = Machine(**document["trainer"])
     if missing:
         os.environ[FOLDER] = str(folder.path.resolve())
         try:
-            _predict(runner, data, folder, machine)
+            _predict(runner, data, folder, Machine(**document["trainer"]))
         finally:
             del os.environ[FOLDER]
     write_metrics(folder.path)
-    folder.update(finished=now(), world_size=machine.devices * machine.num_nodes)
+    folder.update(finished=now())
     log_run(folder.path, Wandb(**document["wandb"]))
     return Outcome(folder.path, total, _failures(folder))
 
@@ -151,7 +152,7 @@ class ModelIdentity(Callback):
         found, known = pl_module.system.fingerprints, self.folder.record.get("models")
         if known not in (None, found):
             raise RunRefused(f"{self.folder.path}: the weights behind this recipe have changed: use --fresh")
-        self.folder.update(models=found)
+        self.folder.update(models=found, world_size=trainer.world_size)
 
 
 def run_record(name: str, document: Document, runner: SessionRunner, data: Any) -> Document:
@@ -166,7 +167,7 @@ def run_record(name: str, document: Document, runner: SessionRunner, data: Any) 
         "user": document["simulator"],
     }
     return {
-        "schema": 1,
+        "schema": VERSION,
         "name": name,
         "command": sys.argv,
         "identity": {
@@ -194,7 +195,5 @@ def _git_sha() -> str | None:
 
 def _failures(folder: RunFolder) -> dict[str, str]:
     """Session id -> reason of every session with a failed turn."""
-    from covr_lab.results.reader import read_rows
-
     table = read_rows(folder.path).select(["session_id", "error"])
     return {row["session_id"]: row["error"] for row in table.to_pylist() if row["error"] is not None}

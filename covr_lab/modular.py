@@ -39,6 +39,10 @@ class Channel:
     anchor: Literal["shown", "reference", "none"] = "none"
     mask_anchor: bool = True
 
+    def text(self, intent: Intent) -> str:
+        """What it sends."""
+        return intent.search if self.query == "search" else intent.edit
+
 
 class ModularSystem(System):
     """A system made of slots: retrievers, channels, reasoners, rank policies, a fusion rule.
@@ -123,7 +127,7 @@ class ModularSystem(System):
         turns = []
         for ask, result in zip(asks, rank_gallery(retriever, asks), strict=True):
             stored = dict.fromkeys(composed, RankedList(result.rows[: self.fusion.pool]))
-            turns.append(Turn(0, result, channels=stored, events=tuple(_cut(retriever, Intent(edit=ask.text)))))
+            turns.append(Turn(0, result, channels=stored, events=_cut(retriever, ask.text)))
         if self.rm0 != "both":
             return turns
         sessions = [Session(query, (turn,)) for query, turn in zip(queries, turns, strict=True)]
@@ -164,9 +168,8 @@ class ModularSystem(System):
             policies=cast("Sequence[RankPolicy]", self.policies),
             opening=self.rm0 != "none",
         )
-        retriever = self._retriever(self.opening)
         return [
-            _record(context, (state, intent, reflection), fused, _cut(retriever, intent.answer))
+            _record(context, (state, intent, reflection), fused, self._cuts(intent.answer))
             for context, state, intent, reflection, fused in zip(
                 contexts, states, intents, reflections, corrected, strict=True
             )
@@ -178,8 +181,7 @@ class ModularSystem(System):
         for name, channel in self.channels.items():
             asks: dict[int, Ask] = {}
             for index, (session, intent) in enumerate(zip(sessions, intents, strict=True)):
-                text = intent.search if channel.query == "search" else intent.edit
-                if text:
+                if text := channel.text(intent):
                     asks[index] = self._ask(channel, session, text)
             for index, ranking in zip(
                 asks, rank_gallery(self._retriever(channel.retriever), list(asks.values())), strict=True
@@ -211,6 +213,10 @@ class ModularSystem(System):
             shown_caption="" if shown is None else self.gallery.caption(self.gallery.ids[shown]),
         )
 
+    def _cuts(self, intent: Intent) -> list[Event]:
+        sent = [_cut(self._retriever(channel.retriever), channel.text(intent)) for channel in self.channels.values()]
+        return list(dict.fromkeys(event for events in sent for event in events))
+
     def _retriever(self, name: str) -> Retriever:
         return cast(Retriever, self.retrievers[name])
 
@@ -218,10 +224,9 @@ class ModularSystem(System):
         return cast("Mapping[str, Engine]", self.engines)
 
 
-def _cut(retriever: Retriever, intent: Intent) -> list[Event]:
-    """An event for each text that the encoder does not read to its end."""
-    texts = [intent.search, intent.edit]
-    return [Event("truncated", text) for text, cut in zip(texts, retriever.truncated(texts), strict=True) if cut]
+def _cut(retriever: Retriever, text: str) -> tuple[Event, ...]:
+    """An event if the encoder does not read ``text`` to its end."""
+    return (Event("truncated", text),) if retriever.truncated([text])[0] else ()
 
 
 def _record(

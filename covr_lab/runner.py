@@ -25,7 +25,7 @@ class SessionRunner(LightningModule):
     Args:
         system: the system under test; it never sees a target.
         simulator: the user, who does.
-        protocol: turns, ties, masking, stop rule.
+        protocol: turns, ties, masking.
     """
 
     def __init__(self, system: System, simulator: UserSimulator, protocol: EvalProtocol) -> None:

@@ -99,6 +99,15 @@ class RankedList:
     rows: Rows
     scores: Scores | None = None
 
+    def rank(self, row: int) -> int | None:
+        """1-based position of a gallery row, ``None`` where the list lacks it.
+
+        >>> RankedList(np.array([4, 2], dtype=np.int32)).rank(2)
+        2
+        """
+        at = np.flatnonzero(self.rows == row)
+        return int(at[0]) + 1 if at.size else None
+
     def head(self, size: int) -> RankedList:
         """The best ``size`` entries."""
         return RankedList(self.rows[:size], None if self.scores is None else self.scores[:size])

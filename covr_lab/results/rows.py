@@ -36,6 +36,8 @@ def turn_row(
     state, rows = turn.state or Reflection(), turn.result.rows
     answer = None if target is None else gallery.row.get(target.video, -1)
     rank, tied = (None, None) if answer is None else rank_of(turn.result, answer, len(gallery), ties)
+    places = {name: found.rank(answer) for name, found in turn.channels.items()} if answer is not None else {}
+    channel_ranks = {name: place for name, place in places.items() if place is not None}
     feedback, intent, top = turn.feedback, turn.intent, turn.result.head(TOP)
     return {
         "session_id": session.query.session_id,
@@ -61,7 +63,7 @@ def turn_row(
         "top_ids": [gallery.ids[row] for row in top.rows],
         "top_scores": None if top.scores is None else top.scores.tolist(),
         "channel_top_ids": {name: [gallery.ids[row] for row in found.rows] for name, found in turn.channels.items()},
-        "channel_target_rank": _channel_ranks(turn, answer),
+        "channel_target_rank": channel_ranks,
         "caps": [
             {
                 "video": gallery.ids[c.row],
@@ -93,12 +95,3 @@ def rank_of(ranking: RankedList, target: int, n_gallery: int, ties: Ties) -> tup
         return position_rank(ranking.rows, target, n_gallery), 0
     rank, tied = target_rank(torch.from_numpy(ranking.scores[None]), torch.from_numpy(where[:1]), ties)
     return int(rank), int(tied)
-
-
-def _channel_ranks(turn: Turn, target: int | None) -> dict[str, int]:
-    ranks = {}
-    for name, found in turn.channels.items():
-        where = np.flatnonzero(found.rows == target)
-        if target is not None and where.size:
-            ranks[name] = int(where[0]) + 1
-    return ranks
