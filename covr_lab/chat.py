@@ -268,11 +268,11 @@ def open_desk(
     name = f"chat-{'+'.join(path.stem for path in paths)}"
     path = run_dir or Path("runs") / name
     folder = RunFolder(free_folder(path) if fresh else path)
-    folder.open(_chat_record(run_record(name, document, runner, data), system), data.gallery.captions)
+    folder.open(_chat_record(run_record(name, document, runner, data), system), data.user_gallery.captions)
     system.freeze().to(device)
-    system.bind(data.gallery, mask_source=runner.protocol.mask_source)
+    system.bind(data.gallery, data.videos, mask_source=runner.protocol.mask_source)
     references = sorted({row.reference for row in data.triplets if row.reference is not None})
-    return Desk(system, data.gallery, tuple(references), folder, participant)
+    return Desk(system, system.gallery, tuple(references), folder, participant)
 
 
 def _device(accelerator: str) -> torch.device:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from covr_lab.evaluate import Outcome
 
-ROWS = ("R@1", "R@5", "R@10", "R@50", "BRI")
+ROWS = ("R@1", "R@5", "R@10", "R@50", "MeanR3", "MeanR4", "MRR", "BRI", "coverage")
 
 
 def quiet() -> None:

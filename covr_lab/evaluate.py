@@ -14,11 +14,13 @@ from typing import Any
 from lightning import Callback, LightningModule, Trainer
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 
+from covr_lab.gallery.build import index
 from covr_lab.progress import SessionProgress
 from covr_lab.recipe import Document, Machine, Wandb, build_parser, digest, explain, plain, resolve
 from covr_lab.results.folder import RunFolder, RunRefused, free_folder, now
 from covr_lab.results.reader import read_rows
 from covr_lab.results.schema import VERSION
+from covr_lab.results.strips import pictured, write_strips
 from covr_lab.results.summary import write_metrics
 from covr_lab.results.wandb_log import log_run
 from covr_lab.results.writer import RowWriter
@@ -47,7 +49,12 @@ class Outcome:
 
 
 def evaluate(
-    paths: Sequence[Path], overrides: Sequence[str] = (), *, run_dir: Path | None = None, fresh: bool = False
+    paths: Sequence[Path],
+    overrides: Sequence[str] = (),
+    *,
+    run_dir: Path | None = None,
+    fresh: bool = False,
+    build: bool = False,
 ) -> Outcome | None:
     """Run a recipe, or go on with a run that was interrupted.
 
@@ -56,6 +63,7 @@ def evaluate(
         overrides: ``--key value`` pairs.
         run_dir: folder of the run; by default ``runs/<recipe>-<hash>``.
         fresh: start a new folder instead of resuming.
+        build: encode the videos that are not indexed yet first, in this process (several: ``tools/index.py``).
 
     Returns:
         The outcome; ``None`` in the helper processes of a multi-process run.
@@ -71,8 +79,11 @@ def evaluate(
     name = "+".join(path.stem for path in paths)
     wanted = run_dir or Path("runs") / f"{name}-{digest(document)}"
     folder = RunFolder(free_folder(wanted) if fresh else wanted)
-    folder.open(run_record(name, document, runner, data), data.gallery.captions)
+    folder.open(run_record(name, document, runner, data), data.user_gallery.captions)
     try:
+        if build:
+            machine = Machine(**{**document["trainer"], "devices": 1, "num_nodes": 1})
+            index(runner.system, data.gallery, data.videos, machine)
         return _finish(document, runner, data, folder)
     finally:
         folder.close()
@@ -91,6 +102,8 @@ def _finish(document: Document, runner: SessionRunner, data: Any, folder: RunFol
         finally:
             del os.environ[FOLDER]
     write_metrics(folder.path)
+    if data.videos is not None:
+        write_strips(folder.path, data.videos, pictured(folder.path))
     folder.update(finished=now())
     log_run(folder.path, Wandb(**document["wandb"]))
     return Outcome(folder.path, total, _failures(folder))
@@ -140,19 +153,21 @@ def _predict(runner: SessionRunner, data: Any, folder: RunFolder, machine: Machi
 
 
 class ModelIdentity(Callback):
-    """Rows of one run come from one set of weights: the fingerprints are recorded, and compared on resume."""
+    """Rows of one run come from one set of weights and vectors: they are recorded, and compared on resume."""
 
     def __init__(self, folder: RunFolder) -> None:
         self.folder = folder
 
-    def on_predict_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Record or compare, on rank 0."""
+    def on_predict_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Record or compare, on rank 0, once the system is bound to its gallery."""
         if not trainer.is_global_zero or not isinstance(pl_module, SessionRunner):
             return
         found, known = pl_module.system.fingerprints, self.folder.record.get("models")
         if known not in (None, found):
             raise RunRefused(f"{self.folder.path}: the weights behind this recipe have changed: use --fresh")
-        self.folder.update(models=found, world_size=trainer.world_size)
+        self.folder.update(
+            models=found, world_size=trainer.world_size, unreadable_videos=pl_module.system.unreadable
+        )
 
 
 def run_record(name: str, document: Document, runner: SessionRunner, data: Any) -> Document:
@@ -160,7 +175,7 @@ def run_record(name: str, document: Document, runner: SessionRunner, data: Any) 
     versions = {package: version(package) for package in PACKAGES}
     protocol = {
         **runner.protocol.as_dict(),
-        "gallery": data.gallery_rule if data.gallery_file is None else "file",
+        "gallery": data.gallery_name,
         "n_gallery": len(data.gallery),
         "gallery_sha256": data.gallery.digest,
         "data_sha256": data.digest,
@@ -179,6 +194,7 @@ def run_record(name: str, document: Document, runner: SessionRunner, data: Any) 
         "recipe": document,
         "protocol": protocol,
         "proxy": runner.system.proxy,
+        "reader": None if data.videos is None else data.videos.reader.fingerprint,
         "versions": {**versions, "python": sys.version.split()[0], "git": _git_sha()},
         "n_sessions": len(data.queries()),
     }

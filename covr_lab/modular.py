@@ -4,22 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, cast
+from typing import TYPE_CHECKING, Literal, cast
 
 import torch
 from torch import nn
 
+from covr_lab.captioners.base import Captioner
 from covr_lab.engines.base import Engine
 from covr_lab.gallery.gallery import Gallery
 from covr_lab.ranking.correct import Corrected, Found, correct
 from covr_lab.ranking.fusion import Fusion
 from covr_lab.ranking.policies import RankPolicy
-from covr_lab.ranking.retrieve import Ask, rank_gallery
+from covr_lab.ranking.retrieve import rank_gallery
 from covr_lab.reasoning.base import Initialiser, IntentReasoner, Questioner, Reflector, Thought, think
 from covr_lab.reasoning.turn import decide, snapshots
-from covr_lab.retrievers.base import Retriever
+from covr_lab.retrievers.base import Ask, Retriever
+from covr_lab.retrievers.video import VideoEncoder
 from covr_lab.system import System
 from covr_lab.types import Context, Cost, Event, Feedback, Intent, Query, RankedList, Reflection, Session, Turn
+
+if TYPE_CHECKING:
+    from covr_lab.gallery.videos import VideoStore
 
 
 @dataclass(frozen=True)
@@ -62,6 +67,7 @@ class ModularSystem(System):
         questioner: what to ask before feedback; without it nothing is asked.
         ask_from: memory that a question reads: the ``snapshot`` the last turn started from, or the ``fresh`` one.
         engines: name -> engine that reasoners borrow.
+        captioner: describes the videos from their frames, in the place of captions that come with the data.
         rm0: turn-0 lists that the fusion remembers: none, the composed one, or that and the initial search.
     """
 
@@ -79,6 +85,7 @@ class ModularSystem(System):
         questioner: Questioner | None = None,
         ask_from: Literal["snapshot", "fresh"] = "snapshot",
         engines: dict[str, Engine] | None = None,
+        captioner: Captioner | None = None,
         rm0: Literal["none", "covr", "both"] = "none",
     ) -> None:
         super().__init__()
@@ -98,31 +105,47 @@ class ModularSystem(System):
         self.retrievers, self.engines = nn.ModuleDict(retrievers), nn.ModuleDict(engines or {})
         self.policies = nn.ModuleList(policies or [])
         self.intent, self.reflection, self.initial, self.questioner = intent, reflection, initial, questioner
+        self.captioner = captioner
         self.fusion, self.opening, self.ask_from, self.rm0 = fusion, opening, ask_from, rm0
         self.proxy = next((retriever.proxy for retriever in retrievers.values() if retriever.proxy), None)
 
     def load(self) -> None:
-        """Load every retriever."""
+        """Load retrievers and captioner."""
         for name in self.retrievers:
             self._retriever(name).load()
+        if self.captioner is not None:
+            self.captioner.load()
         self.freeze()
 
     @property
     def fingerprints(self) -> dict[str, str]:
-        """Those of the retrievers."""
-        return {f"retrievers.{name}": self._retriever(name).fingerprint for name in self.retrievers}
+        """Those of the video encoders' weights and galleries, and of the other retrievers."""
+        found = {f"retrievers.{name}": self._retriever(name).fingerprint for name in self.retrievers}
+        for name, encoder in self._encoders().items():
+            found |= {name: encoder.fingerprint, **{f"{name}.{key}": at for key, at in encoder.addresses.items()}}
+        return found
 
-    def bind(self, gallery: Gallery, *, mask_source: bool = True) -> None:
+    @property
+    def unreadable(self) -> dict[str, str]:
+        """Those of all video encoders."""
+        return {video: why for encoder in self._encoders().values() for video, why in encoder.unusable.items()}
+
+    def _encoders(self) -> dict[str, VideoEncoder]:
+        return {name: module for name, module in self.named_modules() if isinstance(module, VideoEncoder)}
+
+    def bind(self, gallery: Gallery, videos: VideoStore | None = None, *, mask_source: bool = True) -> None:
         """Bind every retriever to the gallery."""
+        if self.captioner is not None:
+            gallery = replace(gallery, captions=self.captioner.describe(gallery, videos))
         self.gallery, self.mask_source = gallery, mask_source
         for name in self.retrievers:
-            self._retriever(name).bind(gallery)
+            self._retriever(name).bind(gallery, videos)
 
     @torch.inference_mode()
     def start(self, queries: Sequence[Query]) -> list[Turn]:
         """Turn 0: the composed query over the whole gallery; the fusion may remember its list."""
         retriever = self._retriever(self.opening)
-        asks = [Ask(query.text, query.reference, self._masked(query)) for query in queries]
+        asks = [Ask(query.text, query.reference, self._masked(query), query.session_id) for query in queries]
         composed = [name for name, channel in self.channels.items() if channel.anchor != "none"]
         turns = []
         for ask, result in zip(asks, rank_gallery(retriever, asks), strict=True):
@@ -190,14 +213,14 @@ class ModularSystem(System):
         return found
 
     def _ask(self, channel: Channel, session: Session, text: str) -> Ask:
-        masked = self._masked(session.query)
+        masked, name = self._masked(session.query), session.query.session_id
         if channel.anchor == "none":
-            return Ask(text, None, masked)
+            return Ask(text, None, masked, name, len(session.turns))
         shown = self.gallery.ids[session.shown] if session.shown is not None else None
         anchor = shown if channel.anchor == "shown" else session.query.reference
         if channel.anchor == "shown" and channel.mask_anchor and session.shown is not None:
             masked = (*masked, session.shown)
-        return Ask(text, anchor, masked)
+        return Ask(text, anchor, masked, name, len(session.turns))
 
     def _masked(self, query: Query) -> tuple[int, ...]:
         """Self-masking: the reference's row, unless the protocol or the annotation keeps it."""

@@ -88,7 +88,7 @@ def load(paths: Sequence[Path]) -> Document:
             content = yaml.safe_load(path.read_text(encoding="utf-8"))
         except OSError as error:
             raise RecipeError(
-                f"{path}: cannot be read: {error.strerror} (name a recipe, e.g. recipes/recovr_demo.yaml)"
+                f"{path}: cannot be read: {error.strerror} (name a recipe, e.g. recipes/recovr_words.yaml)"
             ) from error
         except yaml.YAMLError as error:
             raise RecipeError(f"{path}: not YAML: {' '.join(str(error).split())}") from error

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 from lightning import LightningModule
 
-from covr_lab.data.base import SessionBatch
-from covr_lab.gallery.gallery import Gallery
+from covr_lab.data.base import SessionBatch, TripletDataModule
 from covr_lab.protocol import EvalProtocol
 from covr_lab.results.rows import turn_row
 from covr_lab.simulators.base import UserSimulator
@@ -38,14 +37,14 @@ class SessionRunner(LightningModule):
         self.system.load()
 
     def on_predict_start(self) -> None:
-        """Encode the gallery, on the device."""
-        self.bind(self.trainer.datamodule.gallery)  # type: ignore[attr-defined]  # Lightning's Trainer has no stub for it
+        """Bring in gallery and media, on the device."""
+        self.bind(self.trainer.datamodule)  # type: ignore[attr-defined]  # Lightning's Trainer has no stub for it
 
-    def bind(self, gallery: Gallery) -> None:
-        """Give system and user the gallery."""
-        self.gallery = gallery
-        self.system.bind(gallery, mask_source=self.protocol.mask_source)
-        self.simulator.bind(gallery)
+    def bind(self, data: TripletDataModule) -> None:
+        """Give the system its gallery and media, and the user the gallery with the captions that a user knows."""
+        self.gallery = data.gallery
+        self.system.bind(data.gallery, data.videos, mask_source=self.protocol.mask_source)
+        self.simulator.bind(data.user_gallery)
 
     def predict_step(self, batch: SessionBatch, batch_idx: int = 0) -> list[dict[str, Any]]:
         """Rows of one batch, one per executed session-turn."""

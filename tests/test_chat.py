@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from covr_lab.chat import Conversation, Desk, open_desk
-from covr_lab.data import DemoWorld
+from covr_lab.data import WordWorld
 from covr_lab.protocol import EvalProtocol
 from covr_lab.results.folder import RunRefused
 from covr_lab.results.reader import densify, read_rows, read_run
@@ -23,7 +23,7 @@ from covr_lab.simulators import ScriptedUser
 from covr_lab.types import Feedback, Query, Session, SessionError, Turn
 
 ROOT = Path(__file__).resolve().parents[1]
-RECIPE, TOOL = ROOT / "recipes" / "recovr_demo.yaml", ROOT / "tools" / "chat.py"
+RECIPE, TOOL = ROOT / "recipes" / "recovr_words.yaml", ROOT / "tools" / "chat.py"
 WORLD = ["--data.videos", "60", "--data.queries", "30", "--data.gallery", "union", "--trainer.accelerator", "cpu"]
 SAID = [
     "no, I do not want this one: it should be red",
@@ -89,12 +89,12 @@ def after(text: str, start: str, lines: int) -> list[str]:
 
 
 def test_the_same_texts_give_the_rankings_of_evaluation(desk: Desk) -> None:
-    data = DemoWorld(videos=60, queries=30)
+    data = WordWorld(videos=60, queries=30)
     queries = [*data.queries()[:4], Query("words", None, "a red ball in snow")]
     targets = [replace(data.targets()[0], session_id=query.session_id) for query in queries]
     script = {query.session_id: SAID[shift:] + SAID[:shift] for shift, query in enumerate(queries)}
     runner = SessionRunner(desk.system, ScriptedUser(script), EvalProtocol(turns=9))
-    runner.bind(desk.gallery)
+    runner.bind(data)
     evaluated = runner.play(queries, targets)
     for query, expected in zip(queries, evaluated, strict=True):
         talk = Conversation.start(desk.system, query)
@@ -221,10 +221,10 @@ def test_refusals_are_sentences_and_the_conversation_goes_on(
 
     monkeypatch.setattr(desk.system, "start", broken_start)
     monkeypatch.setattr(desk.system, "step", broken_step)
-    opening = ["demo/9999", "/found", "/dance", "", "", "BAD", "random", "red"]
+    opening = ["words/9999", "/found", "/dance", "", "", "BAD", "random", "red"]
     text = talk(*opening, "BAD", "", "/why 0", "/why", "/why 1000", "/found x", "make it huge")
     for sentence in (
-        "no video has the id 'demo/9999'",
+        "no video has the id 'words/9999'",
         "/found needs a dialogue",
         "no command /dance",
         "without a reference the query needs words",
@@ -271,7 +271,7 @@ def test_command_line(keys: list[str], tmp_path: Path) -> None:
     done = subprocess.run(command, input=lines, capture_output=True, cwd=tmp_path, timeout=300, check=False)
     assert (done.returncode, done.stderr.decode()) == (0, "")
     assert b"PROXY: caption proxies" in done.stdout
-    rows = read_rows(tmp_path / "runs" / "chat-recovr_demo").to_pylist()
+    rows = read_rows(tmp_path / "runs" / "chat-recovr_words").to_pylist()
     assert [row["action"] for row in rows] == [None, "free", "stop"]
     assert rows[1]["feedback"] == "no, make it b\ufffdige"
 

@@ -19,28 +19,35 @@ from functools import partial
 from importlib import import_module
 from pathlib import Path
 from subprocess import DEVNULL, run
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
+from unittest import mock
 from zlib import crc32
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import normalize
 from torchmetrics.retrieval import RetrievalRecall
 
+from covr_lab.data import DemoWorld
 from covr_lab.functional.bootstrap import bootstrap_means
 from covr_lab.functional.caps import rank_cap
 from covr_lab.functional.fusion import reciprocal_rank_fusion
 from covr_lab.functional.ranks import target_rank
-from covr_lab.recipe import build_parser, resolve
+from covr_lab.gallery.build import index
+from covr_lab.recipe import Machine, build_parser, resolve
+from covr_lab.retrievers import BlipRetriever
 from covr_lab.retrievers.base import Retriever, similarities
+from covr_lab.retrievers.blip import Blip
 from covr_lab.runner import SessionRunner
+from covr_lab.video import DecordReader, PyAVReader, Uniform
 
 S, K = 2556, 100  # sessions of WebVid-CoVR-Test, entries of a list
 WEIGHTS = [age / 5 for age in range(1, 6) for _ in range(2)]  # lists of a session: five turns of two channels
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
-PEERS = ("ranx", "faiss")  # that may be missing
+PEERS = ("ranx", "faiss", "cv2", "decord")  # that may be missing
 ROOT = Path(__file__).resolve().parents[1]
 Array = npt.NDArray[Any]
 Call = Callable[[], object]
@@ -75,6 +82,7 @@ def compare(
     *,
     part: float = 1,
     sessions: int = 0,
+    unit: str = "sessions",
     wall: bool = False,
 ) -> Row:
     """Time both calls in turns after an untimed one; ``peer`` does this ``part`` of the work."""
@@ -88,7 +96,7 @@ def compare(
 
     def cell(seconds: float) -> str:
         text = f"{seconds:.2f} s" if seconds >= 1 else f"{1000 * seconds:.3g} ms"
-        return f"{text} ({sessions / seconds:.0f} sessions/s)" if sessions else text
+        return f"{text} ({sessions / seconds:.0f} {unit}/s)" if sessions else text
 
     calls = [(call, 1 + int(0.05 / once(call))) for call in (ours, peer)]  # quick ones are repeated for 0.05 s
     times = [(once(*calls[0]), once(*calls[1]) / part) for _ in range(rounds)]
@@ -252,11 +260,11 @@ class FreeEncoder(Retriever):
 def loop(bench: Compare) -> Iterator[Row]:
     """Whole sessions of ReCoVR against the rule-based user."""
     parser, size = build_parser(), ["--data.videos", "4000", "--data.queries", str(S)]
-    parts = parser.instantiate(resolve(parser, [ROOT / "recipes" / "recovr_demo.yaml"], size))
+    parts = parser.instantiate(resolve(parser, [ROOT / "recipes" / "recovr_words.yaml"], size))
     parts.system.retrievers["captions"] = FreeEncoder()
     runner, count = SessionRunner(parts.system, parts.simulator, parts.protocol), 128
     runner.setup("predict")
-    runner.bind(parts.data.gallery)
+    runner.bind(parts.data)
     queries, targets = parts.data.queries()[:count], parts.data.targets()[:count]
 
     def play(batch: int) -> None:
@@ -265,6 +273,110 @@ def loop(bench: Compare) -> Iterator[Row]:
 
     work = f"loop, {count} sessions, N = {len(parts.data.gallery)}, free encoder, batch 64"
     yield bench(work, partial(play, 64), "batch 1", partial(play, 1), sessions=count)
+
+
+def write_clip(path: Path, frames: int = 300, width: int = 426, height: int = 320) -> Path:
+    """A clip with B-frames: noise over drifting stripes, h264."""
+    import av
+
+    noise = np.random.default_rng(0).integers(-12, 13, (8, height, width, 3))
+    x = np.arange(width)
+    with av.open(str(path), "w") as file:
+        stream: Any = file.add_stream("libx264", rate=30, options={"crf": "23", "preset": "medium"})
+        stream.width, stream.height, stream.pix_fmt = width, height, "yuv420p"
+        for number in range(frames):
+            stripes = 128 + 90 * np.sin((x + 3 * number) / 20)
+            picture = np.clip(stripes[None, :, None] + noise[number % 8], 0, 255).astype(np.uint8)
+            file.mux(stream.encode(av.VideoFrame.from_ndarray(picture, format="rgb24")))
+        file.mux(stream.encode())
+    return path
+
+
+def with_decord(path: Path, wanted: Sequence[int]) -> Array:
+    """The frames, by decord alone."""
+    decord = import_module("decord")
+    reader = decord.VideoReader(str(path), num_threads=1)
+    frames: Array = reader.get_batch(list(wanted)).asnumpy()
+    return frames
+
+
+def with_pyav(path: Path, wanted: Sequence[int]) -> Array:
+    """The frames, by PyAV alone: decode up to the last one."""
+    import av
+
+    chosen, found = set(wanted), []
+    with av.open(str(path)) as file:
+        file.streams.video[0].thread_type = "SLICE"
+        for number, frame in enumerate(file.decode(video=0)):
+            if number in chosen:
+                found.append(frame.to_ndarray(format="rgb24"))
+            if number == wanted[-1]:
+                break
+    return np.stack(found)
+
+
+def with_opencv(path: Path, wanted: Sequence[int]) -> Array:
+    """The frames, by OpenCV alone: grab up to the last one."""
+    cv2 = import_module("cv2")
+    cv2.setNumThreads(1)
+    file, chosen, found = cv2.VideoCapture(str(path)), set(wanted), []
+    for number in range(wanted[-1] + 1):
+        file.grab()
+        if number in chosen:
+            found.append(cv2.cvtColor(file.retrieve()[1], cv2.COLOR_BGR2RGB))
+    file.release()
+    return np.stack(found)
+
+
+def decode(bench: Compare) -> Iterator[Row]:
+    """15 of 300 frames, against the libraries called directly; ours also checks the clip and can be killed."""
+    with TemporaryDirectory() as folder:
+        path, sampler = write_clip(Path(folder) / "clip.mp4"), Uniform(15)
+        wanted = sampler.indices(300).tolist()
+        for reader in (PyAVReader(), DecordReader()):
+            for peer in (with_decord, with_pyav, with_opencv):
+                work = f"15 of 300 frames, {type(reader).__name__}, one core"
+                name = peer.__name__.removeprefix("with_")
+                yield bench(
+                    work,
+                    partial(reader.read, path, sampler),
+                    name,
+                    partial(peer, path, wanted),
+                    "<= 1.25",
+                    sessions=15,
+                    unit="frames",
+                    wall=True,
+                )
+
+
+def plain_gallery(blip: Blip, paths: Sequence[Path]) -> list[Tensor]:
+    """What a script would do: read, resize and encode one clip after another."""
+    found = []
+    for path in paths:
+        frames = with_pyav(path, Uniform(4).indices(12).tolist())
+        found.append(blip.images(blip.pixels(frames))[0])
+    return found
+
+
+def gallery(bench: Compare) -> Iterator[Row]:
+    """Both artifacts of 96 demo clips with the packaged BLIP, against a plain loop that makes one of them."""
+    with TemporaryDirectory() as folder:
+        data, blip = DemoWorld(families=16, folder=folder, reader=PyAVReader()), Blip(model="demo", storyboard=2, tile=32)
+        data.setup("predict")
+        retriever, reports = BlipRetriever(blip=blip, frames=4), list[Any]()
+
+        def ours() -> None:
+            with TemporaryDirectory() as cache, mock.patch.dict(os.environ, COVR_CACHE=cache):
+                system = nn.ModuleDict({"blip": retriever})
+                reports.extend(index(system, data.gallery, data.videos, Machine("cpu"), workers=0) or [])
+
+        retriever.load()
+        paths = [data.media_path(video) for video in data.video_ids]
+        count = len(data.gallery) + len(paths)  # clips that are read: gallery vectors, and tokens of all anchors
+        peer = partial(plain_gallery, blip, paths)
+        row = bench("", ours, "plain loop", peer, sessions=count, unit="clips", part=len(paths) / count, wall=True)
+        shares = str(reports[-1]).partition("(")[2].partition(")")[0]
+        yield row._replace(work=f"gallery, {count} clips, small BLIP, one process: {shares}")
 
 
 def start_up(bench: Compare) -> Iterator[Row]:
@@ -284,6 +396,8 @@ BENCHES = {
     "bootstrap": bootstrap,
     "top-k": top,
     "loop": loop,
+    "decode": decode,
+    "gallery": gallery,
     "start-up": start_up,
 }
 

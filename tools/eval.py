@@ -26,6 +26,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("recipes", nargs="+", type=Path, metavar="RECIPE", help="recipe, then overlays over it")
     parser.add_argument("--run_dir", type=Path, help="folder of the run (default: runs/<recipe>-<hash>)")
     parser.add_argument("--fresh", action="store_true", help="start a new folder instead of resuming")
+    parser.add_argument("--build", action="store_true", help="index the videos first, as tools/index.py does")
     parser.add_argument("--print_config", action="store_true", help="print the resolved recipe and stop")
     parser.add_argument("--allow_failures", type=int, default=0, metavar="N", help="failed sessions that are all right")
     options, overrides = parser.parse_known_args(argv)
@@ -46,7 +47,9 @@ def main(argv: list[str]) -> int:
             return 0
         from covr_lab.evaluate import evaluate
 
-        outcome = evaluate(options.recipes, overrides, run_dir=options.run_dir, fresh=options.fresh)
+        outcome = evaluate(
+            options.recipes, overrides, run_dir=options.run_dir, fresh=options.fresh, build=options.build
+        )
     except (Refused, SessionError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

@@ -2,19 +2,25 @@
 
 from covr_lab.data.base import SessionBatch, Triplet, TripletDataModule
 from covr_lab.data.check import describe, report
+from covr_lab.data.covr_r import CoVRR
 from covr_lab.data.demo import DemoWorld
+from covr_lab.data.finecvr import FineCVR
 from covr_lab.data.triplets import Columns, TripletFile
 from covr_lab.data.webvid_covr import DenseWebVidCoVR, WebVidCoVR
+from covr_lab.data.words import WordWorld
 
 __all__ = [
+    "CoVRR",
     "Columns",
     "DemoWorld",
     "DenseWebVidCoVR",
+    "FineCVR",
     "SessionBatch",
     "Triplet",
     "TripletDataModule",
     "TripletFile",
     "WebVidCoVR",
+    "WordWorld",
     "describe",
     "report",
 ]

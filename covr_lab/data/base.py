@@ -13,12 +13,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import astuple, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from lightning import LightningDataModule
 from torch.utils.data import DataLoader, Dataset
 
+from covr_lab.data import records
+from covr_lab.data.media import MediaDataModule
 from covr_lab.gallery.gallery import Gallery
+from covr_lab.gallery.videos import VideoStore
+from covr_lab.hub import local_path
 from covr_lab.types import Query, Target
 
 EmptyEdit = Literal["error", "reference_only"]
@@ -172,28 +175,33 @@ def read_ids(path: Path) -> list[str]:
     return ids
 
 
-class TripletDataModule(LightningDataModule, ABC):
-    """Queries, targets and gallery of one annotation set; subclasses say how rows are read.
+class TripletDataModule(MediaDataModule, ABC):
+    """Queries, targets, gallery and media of one annotation set; subclasses say how rows are read.
 
-    Subclasses pass these arguments on as ``**options``, so that names and defaults stand here alone; jsonargparse
-    follows the call to this class and checks them.
+    Subclasses pass these arguments on as ``**options``, so that names and defaults stand here (and those of the media
+    in the base) alone; jsonargparse follows the calls and checks them.
 
     Args:
         batch_size: sessions a batch; no result depends on it.
         limit: use the first rows only as queries. The gallery is *not* shrunk, so that the task stays as hard and the
             numbers of a short run stay comparable.
         gallery: what is searched: the target videos, or targets and references.
-        gallery_file: text file with one id a line that replaces the gallery rule.
+        gallery_file: text file with one id a line that replaces the gallery rule; also a name on the Hub.
         empty_edit: a blank edit is an error, or a query of the reference alone.
         allow_missing: keep a session whose target is not a gallery row; it counts as a miss at every turn.
+        captions_file: csv or jsonl with a ``video`` and its ``caption`` in each row, instead of the captions of the
+            annotations; also a name on the Hub.
+        system_captions: whether systems get these captions. The user simulator has them anyway.
+        target_edits: whether the gallery tells systems the edit of each target's first row, for galleries pooled by
+            the query as in CoVR's evaluation (Ventura et al., arXiv 2308.14746, released code). A mild leak: what is
+            searched then depends on what is asked.
+        options: see :class:`~covr_lab.data.media.MediaDataModule`.
 
     Attributes:
         skip: ids of finished sessions, left out of the batches; set it before predict to resume a run.
-        videos_dir: folder of the media, ``<id>.mp4``, ``None`` when there is none.
     """
 
     skip: frozenset[str] = frozenset()
-    videos_dir: Path | None = None
 
     def __init__(
         self,
@@ -204,8 +212,12 @@ class TripletDataModule(LightningDataModule, ABC):
         gallery_file: str | None = None,
         empty_edit: EmptyEdit = "error",
         allow_missing: bool = False,
+        captions_file: str | None = None,
+        system_captions: bool = True,
+        target_edits: bool = False,
+        **options: Any,
     ) -> None:
-        super().__init__()
+        super().__init__(**options)
         for name, value in (("batch_size", batch_size), ("limit", limit)):
             if value is not None and value < 1:
                 raise ValueError(f"data.{name} must be 1 or more, not {value}")
@@ -214,36 +226,63 @@ class TripletDataModule(LightningDataModule, ABC):
         self.batch_size = batch_size
         self.limit = limit
         self.gallery_rule = gallery
-        self.gallery_file = None if gallery_file is None else Path(gallery_file)
+        self.gallery_file = gallery_file
         self.empty_edit: EmptyEdit = empty_edit
         self.allow_missing = allow_missing
+        self.captions_file = captions_file
+        self.system_captions = system_captions
+        self.target_edits = target_edits
 
     @abstractmethod
     def read(self) -> list[Triplet]:
         """All annotation rows in the order of the file, unchecked."""
 
     def setup(self, stage: str) -> None:
-        """Read and check everything."""
+        """Read and check everything but the media themselves (``tools/check_data.py`` opens those)."""
         len(self.gallery)
+        self.check_places(self.video_ids)
 
     @cached_property
     def triplets(self) -> list[Triplet]:
         """All rows, checked; ``limit`` does not apply."""
         return checked(self.read(), self.empty_edit)
 
+    @property
+    def video_ids(self) -> list[str]:
+        """Every video of the set, sorted: references, targets and gallery."""
+        references = {triplet.reference for triplet in self.triplets if triplet.reference is not None}
+        return sorted(references | {triplet.target for triplet in self.triplets} | set(self.gallery.ids))
+
+    @cached_property
+    def videos(self) -> VideoStore | None:
+        """The media by id, ``None`` for a set without media."""
+        if not self.media_folders:
+            return None
+        # All references, whatever ``limit`` says: an index serves short runs and whole ones.
+        references = (triplet.reference for triplet in self.triplets if triplet.reference is not None)
+        return VideoStore(self.media_path, self.reader, references)
+
+    @cached_property
+    def captions(self) -> dict[str, str]:
+        """Video id -> caption."""
+        if self.captions_file is None:
+            return captions_of(self.triplets)
+        return records.captions(local_path(self.captions_file), "data.captions_file")
+
     @cached_property
     def gallery(self) -> Gallery:
-        """The searched videos, with the captions of targets and references.
+        """What systems search; with the captions of targets and references unless ``system_captions`` is false."""
+        return self.user_gallery if self.system_captions else replace(self.user_gallery, captions={})
+
+    @cached_property
+    def user_gallery(self) -> Gallery:
+        """The same rows for user simulator and scorer, with the captions of targets and references.
 
         Raises:
             ValueError: a target of any row is not in the gallery and ``allow_missing`` is false.
         """
-        ids = {triplet.target for triplet in self.triplets}
-        if self.gallery_file is not None:
-            ids = set(read_ids(self.gallery_file))
-        elif self.gallery_rule == "union":
-            ids |= {triplet.reference for triplet in self.triplets if triplet.reference is not None}
-        gallery = Gallery.of(ids, captions_of(self.triplets))
+        edits = {row.target: row.edit for row in reversed(self.triplets)} if self.target_edits else {}
+        gallery = replace(Gallery.of(self.gallery_ids(), self.captions), edits=edits)
         missing = missing_targets(self.triplets, gallery)
         if missing and not self.allow_missing:
             raise ValueError(
@@ -251,6 +290,20 @@ class TripletDataModule(LightningDataModule, ABC):
                 f"{', ...' if len(missing) > 5 else ''} (add them, or set data.allow_missing to count them as misses)"
             )
         return gallery
+
+    @property
+    def gallery_name(self) -> str:
+        """Which videos are searched, for the record."""
+        return self.gallery_rule if self.gallery_file is None else "file"
+
+    def gallery_ids(self) -> set[str]:
+        """Ids of the searched videos."""
+        if self.gallery_file is not None:
+            return set(read_ids(local_path(self.gallery_file)))
+        ids = {triplet.target for triplet in self.triplets}
+        if self.gallery_rule == "union":
+            ids |= {triplet.reference for triplet in self.triplets if triplet.reference is not None}
+        return ids
 
     def queries(self) -> list[Query]:
         """What systems see, in the order of the file."""
@@ -265,9 +318,12 @@ class TripletDataModule(LightningDataModule, ABC):
 
     @cached_property
     def digest(self) -> str:
-        """sha256 of all rows sorted by session id: each shapes queries, gallery or captions, whatever ``limit``."""
+        """sha256 of all rows sorted by session id, whatever ``limit``, and of a captions file: they shape the run."""
         rows = sorted(self.triplets, key=lambda row: row.session_id)
-        return hashlib.sha256(json.dumps([astuple(replace(row, place="")) for row in rows]).encode()).hexdigest()
+        content: list[Any] = [astuple(replace(row, place="")) for row in rows]
+        if self.captions_file is not None:
+            content.append(self.captions)
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
     def predict_dataloader(self) -> DataLoader[tuple[Query, Target]]:
         """Batches (:class:`SessionBatch`) of the sessions that are not in ``skip``, in the order of the file.

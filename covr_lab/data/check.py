@@ -1,7 +1,8 @@
-"""What an annotation set holds, counted from the data: the facts that a result has to be read with."""
+"""What a data set holds, counted from annotations and media: the facts that a result has to be read with."""
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
@@ -9,9 +10,21 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from tqdm import tqdm
+
 from covr_lab.data.base import TripletDataModule, missing_targets
+from covr_lab.video import Probe, VideoError
 
 BOUNDS = (0, 5, 10, 20, 40, 80)  # words; the histogram counts lengths above one bound up to the next
+
+
+def spread(values: Sequence[float]) -> dict[str, float]:
+    """Smallest, median and largest value; nothing of nothing.
+
+    >>> spread([4, 1, 2]), spread([])
+    ({'min': 1, 'median': 2, 'max': 4}, {})
+    """
+    return {"min": min(values), "median": median(values), "max": max(values)} if values else {}
 
 
 def word_counts(texts: Iterable[str]) -> dict[str, float]:
@@ -20,8 +33,7 @@ def word_counts(texts: Iterable[str]) -> dict[str, float]:
     >>> word_counts(["make it red", "bluer"])
     {'min': 1, 'median': 2.0, 'max': 3}
     """
-    counts = [len(text.split()) for text in texts] or [0]
-    return {"min": min(counts), "median": median(counts), "max": max(counts)}
+    return spread([len(text.split()) for text in texts]) or spread([0])
 
 
 def histogram(texts: Sequence[str]) -> dict[str, int]:
@@ -35,40 +47,76 @@ def histogram(texts: Sequence[str]) -> dict[str, int]:
     return {"0": counts.count(0), **inner, f"{BOUNDS[-1] + 1}+": sum(count > BOUNDS[-1] for count in counts)}
 
 
-def media(folder: Path, videos: Sequence[str], missing_file: Path) -> dict[str, Any]:
-    """How many videos have a file ``<id>.mp4`` that is not empty; the ids of the others go to ``missing_file``.
+def probe_all(data: TripletDataModule) -> tuple[list[Probe], dict[str, str]]:
+    """Open every video of a set with the reader of the recipe: what can be read, and id -> reason of the others."""
+    probes: list[Probe] = []
+    failed: dict[str, str] = {}
+    for video in tqdm(data.video_ids, unit=" videos", disable=None, dynamic_ncols=True):
+        try:
+            probe = data.reader.probe(data.media_path(video))
+        except VideoError as error:
+            failed[video] = error.reason
+            continue
+        if defect := data.defect(probe):
+            failed[video] = defect
+        else:
+            probes.append(probe)
+    return probes, failed
 
-    Raises:
-        FileNotFoundError: ``folder`` is not a folder.
-    """
-    if not folder.is_dir():
-        raise FileNotFoundError(f"{folder}: no such folder (check data.videos_dir)")
-    files = {video: folder / f"{video}.mp4" for video in videos}
-    missing = [video for video, file in files.items() if not file.is_file() or file.stat().st_size == 0]
-    if missing:
-        missing_file.write_text("".join(f"{video}\n" for video in missing), encoding="utf-8")
+
+def extra_files(data: TripletDataModule) -> int:
+    """Files in the media folders that no id refers to; hidden ones do not count."""
+    known = {data.media_path(video) for video in data.video_ids}
+    folders = set(data.media_folders.values())
+    outer = [folder for folder in folders if folders.isdisjoint(folder.parents)]
+    walked = (item for folder in outer for item in os.walk(folder))
+    return sum(
+        not name.startswith(".") and Path(place, name) not in known
+        for place, _, files in walked
+        if Path(place) not in known  # such a folder is a video, and its files are the frames
+        for name in files
+    )
+
+
+def media(data: TripletDataModule, failed_file: Path) -> dict[str, Any]:
+    """What is there of the media of a set; the ids of what cannot be read go to ``failed_file``, with the reasons."""
+    probes, failed = probe_all(data)
+    if failed:
+        failed_file.write_text("".join(f"{video}\t{reason}\n" for video, reason in failed.items()), encoding="utf-8")
+    reasons = Counter(failed.values())
     return {
-        "found": len(files) - len(missing),
-        "missing": len(missing),
-        "missing_list": str(missing_file.resolve()) if missing else None,
+        "referenced": len(probes) + len(failed),
+        "found": len(probes) + len(failed) - reasons["missing"],
+        "readable": len(probes),
+        "failed": dict(reasons.most_common()),
+        "failed_list": str(failed_file.resolve()) if failed else None,
+        "extra_files": extra_files(data),
+        "codecs": dict(Counter(probe.codec for probe in probes).most_common()),
+        "frames": spread([probe.total for probe in probes]),
+        "seconds": spread([probe.seconds for probe in probes if probe.seconds is not None]),
+        "fps": spread([probe.fps for probe in probes if probe.fps is not None]),
+        "width": spread([probe.width for probe in probes]),
+        "height": spread([probe.height for probe in probes]),
     }
 
 
-def describe(data: TripletDataModule, missing_file: Path = Path("missing_videos.txt")) -> dict[str, Any]:
+def describe(data: TripletDataModule, failed_file: Path = Path("failed_videos.tsv")) -> dict[str, Any]:
     """Facts about a data set: all annotation rows, whatever ``limit`` says.
 
     Args:
         data: a data module; everything is read and checked first.
-        missing_file: where the ids without media are written, one a line, if there are any.
+        failed_file: where the ids of videos that cannot be read are written, ``id<TAB>reason``, if there are any.
     """
-    rows, gallery = data.triplets, data.gallery
+    data.setup("predict")
+    rows, gallery = data.triplets, data.user_gallery
     references = {row.reference for row in rows if row.reference is not None}
     targets = {row.target for row in rows}
-    videos = sorted(references | targets | set(gallery.ids))
+    videos = data.video_ids
     missing = missing_targets(rows, gallery)
     shared = Counter(gallery.caption(video) for video in targets if gallery.caption(video))
     edits = [row.edit for row in rows]
     return {
+        "data": type(data).__name__,
         "rows": len(rows),
         "sessions": len(data.queries()),
         "references": len(references),
@@ -87,21 +135,21 @@ def describe(data: TripletDataModule, missing_file: Path = Path("missing_videos.
         "caption_words": word_counts(gallery.captions.values()),
         "annotation_digest": data.digest,
         "gallery_digest": gallery.digest,
-        "media": None if data.videos_dir is None else media(data.videos_dir, videos, missing_file),
+        "media": media(data, failed_file) if data.media_folders else None,
     }
 
 
-def report(data: TripletDataModule, missing_file: Path = Path("missing_videos.txt")) -> str:
-    """:func:`describe` as lines to print."""
-    facts = describe(data, missing_file)
-    found = facts.pop("media") or "no media folder given"
-    lines = [f"{name.replace('_', ' '):32} {_shown(value)}" for name, value in {**facts, "media": found}.items()]
-    return "\n".join([type(data).__name__, *lines])
+def report(facts: dict[str, Any]) -> str:
+    """The facts of :func:`describe` as lines to print."""
+    lines = {name: value for name, value in facts.items() if name != "media"}
+    found = facts["media"]
+    lines |= {"media": "no media folder given"} if found is None else {f"media {key}": found[key] for key in found}
+    return "\n".join(f"{name.replace('_', ' '):32} {_shown(value)}" for name, value in lines.items())
 
 
 def _shown(value: object) -> str:
     if isinstance(value, dict):
-        return ", ".join(f"{name.replace('_', ' ')} {_shown(entry)}" for name, entry in value.items())
+        return ", ".join(f"{name.replace('_', ' ')} {_shown(entry)}" for name, entry in value.items()) or "none"
     if isinstance(value, list):
         return ", ".join(value) or "none"
     return f"{value:g}" if isinstance(value, float) else "none" if value is None else str(value)

@@ -1,163 +1,73 @@
-"""A small world in words: made-up clips with captions and edits, for a first run without files or videos."""
+"""The demo world: generated clips of moving shapes, rendered to mp4 files on first use."""
 
 from __future__ import annotations
 
-import random
+import os
+import sys
+from functools import cached_property
+from importlib.metadata import version
 from typing import Any
 
+from tqdm import tqdm
+
 from covr_lab.data.base import Triplet, TripletDataModule
-
-Scene = tuple[str, ...]  # one value for each attribute, in the order of WORDS
-
-WORDS: dict[str, dict[str, tuple[str, ...]]] = {
-    "size": {
-        "tiny": ("tiny", "miniature"),
-        "small": ("small", "little"),
-        "large": ("large", "big"),
-        "huge": ("huge", "enormous"),
-    },
-    "colour": {
-        "red": ("red", "crimson"),
-        "blue": ("blue", "navy"),
-        "green": ("green", "emerald"),
-        "yellow": ("yellow", "golden"),
-        "white": ("white", "ivory"),
-        "black": ("black", "jet-black"),
-        "orange": ("orange", "amber"),
-        "purple": ("purple", "violet"),
-    },
-    "object": {
-        "ball": ("ball", "sphere"),
-        "boat": ("boat", "dinghy"),
-        "lamp": ("lamp", "lantern"),
-        "car": ("car", "automobile"),
-        "balloon": ("balloon",),
-        "robot": ("robot", "android"),
-        "umbrella": ("umbrella", "parasol"),
-        "bird": ("bird", "parrot"),
-    },
-    "motion": {
-        "spin": ("spin", "whirl"),
-        "bounce": ("bounce", "hop"),
-        "slide": ("slide", "glide"),
-        "drift": ("drift", "float"),
-        "shake": ("shake", "tremble"),
-        "roll": ("roll", "tumble"),
-        "rise": ("rise", "climb"),
-        "swing": ("swing", "sway"),
-    },
-    "scene": {
-        "snow": ("a snowy field", "a field of snow"),
-        "garden": ("a sunlit garden", "a sunny garden"),
-        "street": ("a busy street", "a crowded street"),
-        "attic": ("a dusty attic", "an old attic"),
-        "forest": ("a pine forest", "a pine wood"),
-        "theatre": ("an empty theatre", "a deserted theatre"),
-        "courtyard": ("a flooded courtyard", "a courtyard full of water"),
-        "alley": ("a brick alley", "an alley of brick"),
-    },
-}
-CAPTIONS = (
-    "{thing} {motion}s in {scene}.",
-    "in {scene}, {thing} {motion}s.",
-    "{scene} where {thing} {motion}s.",
-    "footage of {thing} that {motion}s in {scene}.",
-    "close view of {thing}: it {motion}s in {scene}.",
-)
-EDITS = {
-    "size": ("make it {new}", "show {a} {new} one", "it should be {new} rather than {old}"),
-    "colour": ("make it {new}", "change the colour from {old} to {new}", "paint it {new}"),
-    "object": ("replace the {old} with {a} {new}", "swap the {old} for {a} {new}", "use {a} {new} instead"),
-    "motion": ("let it {new}", "have it {new} rather than {old}", "it should {new} now"),
-    "scene": ("move it to {new}", "set the scene in {new}", "film it in {new} instead of {old}"),
-}
-JOINS = ("{} and {}", "{}, then {}", "{}; also {}")
-FAMILY = 4  # targets that differ from one scene in one attribute: near-duplicates of each other
-
-
-def varied(rng: random.Random, scene: Scene, count: int, taken: set[Scene]) -> Scene:
-    """A new scene that differs from ``scene`` in exactly ``count`` attributes; it is added to ``taken``."""
-    while True:
-        values = list(scene)
-        for place in rng.sample(range(len(scene)), count):
-            values[place] = rng.choice([value for value in list(WORDS.values())[place] if value != scene[place]])
-        if tuple(values) not in taken:
-            taken.add(tuple(values))
-            return tuple(values)
-
-
-def caption(rng: random.Random, scene: Scene) -> str:
-    """One of the ways to describe ``scene``; two scenes never share a caption."""
-    size, colour, thing, motion, place = (
-        rng.choice(WORDS[name][value]) for name, value in zip(WORDS, scene, strict=True)
-    )
-    words = rng.choice(CAPTIONS).format(thing=f"{_article(size)} {size} {colour} {thing}", motion=motion, scene=place)
-    return words[0].upper() + words[1:]
-
-
-def edit(rng: random.Random, reference: Scene, target: Scene) -> str:
-    """One of the ways to say every change from ``reference`` to ``target`` (one or two attributes)."""
-    clauses = []
-    for (name, words), old, new in zip(WORDS.items(), reference, target, strict=True):
-        if old != new:
-            word = rng.choice(words[new])
-            clauses.append(rng.choice(EDITS[name]).format(old=rng.choice(words[old]), new=word, a=_article(word)))
-    return clauses[0] if len(clauses) == 1 else rng.choice(JOINS).format(*clauses)
-
-
-def _article(word: str) -> str:
-    return "an" if word[0] in "aeiou" else "a"
-
-
-def world(videos: int, queries: int, seed: int) -> list[Triplet]:
-    """``queries`` triplets over ``videos`` videos with ids ``demo/0000``...; the same for the same arguments.
-
-    A target differs from its reference in one or two attributes, from other targets of its family in at most two.
-    Queries beyond half of the videos go back from a target to its reference.
-
-    >>> world(8, 4, seed=0) == world(8, 4, seed=0)
-    True
-    """
-    rng = random.Random(seed)
-    taken: set[Scene] = set()
-    pairs: list[tuple[Scene, Scene]] = []
-    while len(pairs) < videos // 2:
-        centre = tuple(rng.choice(list(words)) for words in WORDS.values())
-        for _ in range(min(FAMILY, videos // 2 - len(pairs))):
-            target = varied(rng, centre, 1, taken)
-            pairs.append((varied(rng, target, rng.choice((1, 2)), taken), target))
-    numbers = rng.sample(range(videos), videos)
-    scenes = [scene for pair in pairs for scene in pair]
-    ids = {scene: f"demo/{number:04d}" for scene, number in zip(scenes, numbers, strict=True)}
-    captions = {scene: caption(rng, scene) for scene in scenes}
-    edges = (pairs + [(target, reference) for reference, target in pairs])[:queries]
-    return [
-        Triplet(str(number), ids[old], ids[new], edit(rng, old, new), captions[old], captions[new])
-        for number, (old, new) in enumerate(edges)
-    ]
+from covr_lab.demo.render import RENDERER, write_clip
+from covr_lab.demo.world import World, make_world
+from covr_lab.gallery.cache import cache_dir
 
 
 class DemoWorld(TripletDataModule):
-    """Triplets of moving objects, made from a seed: captions and edits in words, no media.
+    """The test split of the demo world: families of near-duplicate clips, references beside the gallery.
+
+    Its captions are true, so they are for the simulated user alone: a system knows of a clip what a model sees in it.
 
     Args:
-        videos: size of the world, an even number; each video is part of a triplet.
-        queries: triplets, from half of ``videos`` up to ``videos``; use ``limit`` for fewer sessions.
+        families: each has four gallery clips, and two queries with a reference.
         seed: another seed is another world.
+        folder: where the clips are rendered, by default below the cache folder; files that are there are kept.
         options: see :class:`~covr_lab.data.base.TripletDataModule`.
     """
 
-    def __init__(self, *, videos: int = 240, queries: int = 120, seed: int = 0, **options: Any) -> None:
-        super().__init__(**options)
-        if videos % 2 or not 2 <= videos <= 4000:
-            raise ValueError(f"data.videos must be even and from 2 to 4000, not {videos}")
-        if not videos // 2 <= queries <= videos:
-            raise ValueError(
-                f"data.queries must be from {videos // 2} to {videos} for {videos} videos, not {queries} "
-                "(use data.limit for fewer sessions)"
-            )
-        self.size = (videos, queries, seed)
+    def __init__(self, *, families: int = 150, seed: int = 0, folder: str | None = None, **options: Any) -> None:
+        made = f"{RENDERER}-av{version('av')}-{families}-{seed}"
+        super().__init__(videos_dir=folder or str(cache_dir() / "demo" / made), system_captions=False, **options)
+        if not 1 <= families <= 1000:
+            raise ValueError(f"data.families must be from 1 to 1000, not {families}")
+        self.families, self.seed = families, seed
+
+    gallery_name = "all test clips"
+
+    @cached_property
+    def world(self) -> World:
+        """Clips, captions, queries and gallery."""
+        return make_world("test", families=self.families, seed=self.seed)
+
+    @property
+    def captions(self) -> dict[str, str]:
+        """Video id -> true caption, of every clip."""
+        return self.world.captions
+
+    def gallery_ids(self) -> set[str]:
+        """Every clip of the gallery; half of them are targets."""
+        return set(self.world.gallery)
 
     def read(self) -> list[Triplet]:
-        """The triplets of the world."""
-        return world(*self.size)
+        """The queries of the world."""
+        captions = self.world.captions
+        return [
+            Triplet(q.session_id, q.reference_id, q.target_id, q.edit, captions[q.reference_id], captions[q.target_id])
+            for q in self.world.queries
+        ]
+
+    def setup(self, stage: str) -> None:
+        """Render the clips that are not there, then check everything."""
+        assert self.videos_dir is not None
+        left = [video for video in self.world.clips if not self.media_path(video).exists()]
+        seconds = 0.5 if sys.stderr.isatty() else 10.0  # a log file needs few lines
+        for video in tqdm(left, desc="rendering", unit=" clips", disable=len(left) < 50, mininterval=seconds):
+            path = self.media_path(video)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            part = path.with_name(f".{path.stem}.{os.getpid()}.mp4")
+            write_clip(self.world.clips[video], part)
+            part.replace(path)
+        super().setup(stage)

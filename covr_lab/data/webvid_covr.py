@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from covr_lab.data.base import Triplet
-from covr_lab.data.triplets import Columns, Record, TripletFile, identifier
+from covr_lab.data.records import Record, identifier
+from covr_lab.data.triplets import Columns, TripletFile
 
 RELEASED = Columns("pth1", "pth2", "edit", reference_caption="txt1", target_caption="txt2")
 
@@ -17,12 +18,11 @@ class WebVidCoVR(TripletFile):
 
     Args:
         annotations: ``webvid8m-covr_test.csv``, or a file of the train or validation split.
-        videos_dir: folder of the videos, ``<id>.mp4``.
         options: see :class:`~covr_lab.data.base.TripletDataModule`.
     """
 
-    def __init__(self, *, annotations: str, videos_dir: str | None = None, **options: Any) -> None:
-        super().__init__(annotations=annotations, columns=RELEASED, videos_dir=videos_dir, **options)
+    def __init__(self, *, annotations: str, **options: Any) -> None:
+        super().__init__(annotations=annotations, columns=RELEASED, **options)
 
 
 class DenseWebVidCoVR(TripletFile):
@@ -33,7 +33,6 @@ class DenseWebVidCoVR(TripletFile):
             the ``.jsonl`` that joins the challenge files to WebVid-CoVR (a session id is ``<split>-<id>``).
         captions: the joined file has ``short`` captions of all videos and ``dense`` ones of few targets; the released
             file has ``dense`` ones only.
-        videos_dir: folder of the videos, ``<id>.mp4``.
         options: see :class:`~covr_lab.data.base.TripletDataModule`.
     """
 
@@ -42,7 +41,6 @@ class DenseWebVidCoVR(TripletFile):
         *,
         annotations: str,
         captions: Literal["short", "dense"] = "short",
-        videos_dir: str | None = None,
         **options: Any,
     ) -> None:
         self.released = Path(annotations).suffix == ".csv"
@@ -52,7 +50,7 @@ class DenseWebVidCoVR(TripletFile):
             "ref", "target", "edit_dense", "session", f"ref_caption_{captions}", f"target_caption_{captions}"
         )
         columns = RELEASED if self.released else joined
-        super().__init__(annotations=annotations, columns=columns, videos_dir=videos_dir, **options)
+        super().__init__(annotations=annotations, columns=columns, **options)
 
     def records(self) -> Iterator[tuple[str, Record]]:
         """Rows of the file; those of the joined one get their session id."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 
@@ -18,6 +18,7 @@ class Gallery:
     Attributes:
         ids: one id a row, unique.
         captions: video id -> caption, for gallery videos and references; ids without a caption are absent.
+        edits: target id -> edit of its annotation row, for CoVR's query-pooled galleries; empty in any other protocol.
 
     >>> gallery = Gallery.of(["b", "a", "b"], {"a": "a dog"})
     >>> gallery.ids, gallery.row["b"], gallery.caption("b")
@@ -26,6 +27,7 @@ class Gallery:
 
     ids: tuple[str, ...]
     captions: Mapping[str, str]
+    edits: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, ids: Iterable[str], captions: Mapping[str, str]) -> Gallery:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import shlex
 from collections.abc import Sequence
 from importlib.resources import files
@@ -14,6 +15,7 @@ from markupsafe import Markup
 
 from covr_lab.results import examples, plots
 from covr_lab.results.compare import Run, contexts, curves, load_runs, objections
+from covr_lab.results.strips import strip_file
 from covr_lab.results.summary import RECALLS
 from covr_lab.results.tables import Table, count_tables, paired_table, turn_table
 
@@ -72,6 +74,12 @@ def _caption(runs: Sequence[Run], found: Sequence[str]) -> str:
     return "\n".join(fill(line, 150) for line in lines)
 
 
+def _strip(run_dir: Path, video: str) -> str:
+    """The film strip of a video as a data address, "" when the run has none."""
+    path = strip_file(run_dir, video)
+    return f"data:image/jpeg;base64,{base64.b64encode(path.read_bytes()).decode()}" if path.is_file() else ""
+
+
 def _page(runs: Sequence[Run], tables: Sequence[Table], panels: Sequence[plots.Panel], found: Sequence[str]) -> str:
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     template = environment.from_string(files("covr_lab.results").joinpath("report.html").read_text(encoding="utf-8"))
@@ -85,5 +93,5 @@ def _page(runs: Sequence[Run], tables: Sequence[Table], panels: Sequence[plots.P
         for kind, sessions in examples.choose(run.outcomes).items()
     ]
     figures = [Markup(plots.panel_svg(panel)) for panel in panels]  # matplotlib escapes the text in it
-    parts = {"legend": legend, "tables": tables, "figures": figures, "cases": cases, "warnings": found}
+    parts = {"legend": legend, "tables": tables, "figures": figures, "cases": cases, "warnings": found, "strip": _strip}
     return template.render(parts, contexts=contexts(runs))

@@ -19,8 +19,8 @@ RECALLS = (1, 5, 10, 50)
 def summarise(table: pa.Table, run: dict[str, Any], *, allow_partial: bool = False) -> dict[str, Any]:
     """All metrics of one run: plain values that JSON keeps, without anything that two equal runs could differ in.
 
-    Recalls and rates are in percent and unrounded, MRR is in [0, 1], ranks and BRI are as they are. Lists hold turns
-    0 to T; a value without a denominator is ``None``.
+    Recalls and rates are in percent and unrounded, MRR is in [0, 1], ranks and BRI are as they are. Coverage is
+    the share of sessions whose target was ranked. Lists hold turns 0 to T; a value without a denominator is ``None``.
 
     Args:
         table: rows as :func:`covr_lab.results.reader.read_rows` returns them.
@@ -62,6 +62,7 @@ def _per_turn(outcomes: Outcomes) -> dict[str, list[float | None]]:
         "BRI": metrics.bri_per_turn(ranks),
         "Hits@1": metrics.hits_at(ranks, 1),
         "Hits@10": metrics.hits_at(ranks, 10),
+        "coverage": 100.0 * (ranks <= outcomes.n_gallery).mean(axis=0),
         "ties": (outcomes.ties > 0).sum(axis=0),
     }
     return {name: [value if value == value else None for value in array.tolist()] for name, array in arrays.items()}

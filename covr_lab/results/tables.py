@@ -15,7 +15,15 @@ from covr_lab.results.plots import Curve
 from covr_lab.results.summary import RECALLS
 
 Floats = npt.NDArray[np.float64]
-DIGITS = {f"R@{k}": 1 for k in RECALLS} | {"BRI": 3, "MnR": 1, "ties": 0}
+DIGITS = {f"R@{k}": 1 for k in RECALLS} | {
+    "MeanR3": 1,
+    "MeanR4": 1,
+    "MRR": 3,
+    "BRI": 3,
+    "MnR": 1,
+    "coverage": 1,
+    "ties": 0,
+}
 PAIRED = ("R@1", "BRI")
 ABSENT = "-"
 
@@ -61,7 +69,10 @@ def turn_table(runs: Sequence[Run], bands: Sequence[dict[str, Curve]]) -> Table:
             for n in sorted({run.summary["n_gallery"] for run in runs}):
                 rows.append([metric, f"chance, {k} of {n}", *[_number(100 * min(k / n, 1), 2)] * width])
     cells = tuple(tuple(row + [ABSENT] * (width + 2 - len(row))) for row in rows)
-    note = "R@K in percent; MnR is the mean rank; ties: sessions with another video at exactly the target's score"
+    note = (
+        "R@K in percent, MeanR3 over K = 1, 5, 10, MeanR4 with 50; MnR is the mean rank; coverage: percent of sessions "
+        "whose target was ranked; ties: sessions with another video at exactly the target's score"
+    )
     return Table(
         "Retrieval by turn", note, ("metric", "run", *(f"turn {turn}" for turn in range(width))), cells, labels=2
     )

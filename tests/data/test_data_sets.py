@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from covr_lab.data import DemoWorld, DenseWebVidCoVR, WebVidCoVR, describe, report
-from covr_lab.data.demo import WORDS
+from covr_lab.data import DenseWebVidCoVR, WebVidCoVR, WordWorld, describe, report
+from covr_lab.data.words import WORDS
 from covr_lab.functional.text import content_words
 
 CSV = "txt1,txt2,sim_txt,pth1,pth2,edit,scores\n"
@@ -86,25 +86,11 @@ def test_dense_captions_of_both_files(small: Path, tmp_path: Path) -> None:
         joined.read()
 
 
-def test_describe_counts_media_and_lists_the_missing(small: Path, tmp_path: Path) -> None:
-    videos = tmp_path / "videos"
-    for name, content in (("01/007", b"clip"), ("2/7", b""), ("9/9", b"stray")):
-        (videos / name).parent.mkdir(parents=True, exist_ok=True)
-        (videos / f"{name}.mp4").write_bytes(content)
-    missing = tmp_path / "missing.txt"
-    data = WebVidCoVR(annotations=str(small), videos_dir=str(videos))
-    assert describe(data, missing)["media"] == {"found": 1, "missing": 2, "missing_list": str(missing)}
-    assert missing.read_text() == "2/7\n3/5\n"
-    assert data.gallery.ids == ("2/7", "3/5")
-    with pytest.raises(FileNotFoundError, match=r"absent: no such folder \(check data.videos_dir\)"):
-        describe(WebVidCoVR(annotations=str(small), videos_dir=str(tmp_path / "absent")), missing)
-
-
 def test_report_of_a_small_file(small: Path, tmp_path: Path) -> None:
     ids = tmp_path / "ids.txt"
     ids.write_text("2/7\nother\n")
     data = WebVidCoVR(annotations=str(small), gallery_file=str(ids), allow_missing=True)
-    lines = {line[:32].strip(): line[33:] for line in report(data).splitlines()[1:]}
+    lines = {line[:32].strip(): line[33:] for line in report(describe(data)).splitlines()}
     assert lines["targets not in gallery"] == "1"
     assert lines["first targets not in gallery"] == "3/5"
     assert lines["rows with reference in gallery"] == "1"
@@ -117,7 +103,7 @@ def test_report_of_a_small_file(small: Path, tmp_path: Path) -> None:
 
 
 def attributes(caption: str) -> tuple[str, ...]:
-    """The attribute values of a demo caption, read back from its words."""
+    """The attribute values of a caption, read back from its words."""
     low = f" {caption.lower().rstrip('.').replace(':', '').replace(',', '')} "
     found = []
     for name, values in WORDS.items():
@@ -129,8 +115,8 @@ def attributes(caption: str) -> tuple[str, ...]:
 
 
 @pytest.mark.parametrize("seed", [0, 1])
-def test_demo_world_keeps_its_promises(seed: int) -> None:
-    data = DemoWorld(videos=64, queries=48, seed=seed, gallery="union")
+def test_world_in_words_keeps_its_promises(seed: int) -> None:
+    data = WordWorld(videos=64, queries=48, seed=seed, gallery="union")
     gallery = data.gallery
     assert len(gallery) == 64
     scenes = {video: attributes(gallery.caption(video)) for video in gallery.ids}
@@ -148,16 +134,16 @@ def test_demo_world_keeps_its_promises(seed: int) -> None:
     assert sum(close) > 64
 
 
-def test_demo_world_is_a_function_of_its_arguments() -> None:
-    assert DemoWorld().digest == DemoWorld(limit=3, gallery="union").digest
-    assert DemoWorld().digest == "52b8d2eb0b3242859b6df692142b6ad32dc627bf20d8a6cecbe03c5ac13da750"
-    assert DemoWorld(seed=1).digest != DemoWorld().digest
+def test_world_in_words_is_a_function_of_its_arguments() -> None:
+    assert WordWorld().digest == WordWorld(limit=3, gallery="union").digest
+    assert WordWorld().digest == "48b5531a6bf0563a46fef5c25f25f22f6e4d3b1acad85ce72a368b0aa68a64de"
+    assert WordWorld(seed=1).digest != WordWorld().digest
 
 
 @pytest.mark.parametrize(
     ("videos", "queries", "message"),
     [(7, 4, "data.videos"), (0, 0, "data.videos"), (8, 3, "data.queries"), (8, 9, "4 to 8")],
 )
-def test_demo_world_refuses_impossible_sizes(videos: int, queries: int, message: str) -> None:
+def test_world_in_words_refuses_impossible_sizes(videos: int, queries: int, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        DemoWorld(videos=videos, queries=queries)
+        WordWorld(videos=videos, queries=queries)

@@ -125,3 +125,20 @@ def test_recipes_reach_the_options_of_subclasses_and_misspelt_ones_fail() -> Non
     for wrong in ("--data.limt=4", "--data.gallery=all", "--data.limit=few"):
         with pytest.raises(ArgumentError, match=wrong.removeprefix("--data.").split("=")[0]):
             parser.parse_args([*recipe, wrong])
+
+
+def test_sets_with_media_of_their_own_kind_take_only_the_options_that_fit() -> None:
+    parser = ArgumentParser(exit_on_error=False)
+    parser.add_subclass_arguments(TripletDataModule, "data")
+    reader = ["--data.reader=PyAVReader", "--data.reader.min_decodable=0.5", "--data.system_captions=false"]
+    for kind, folder, wrong in (
+        ("FineCVR", "videos_dir", "video_name"),
+        ("CoVRR", "webvid_dir", "videos_dir"),
+        ("WebVidCoVR", "videos_dir", "ss2_dir"),
+    ):
+        recipe = [f"--data=covr_lab.data.{kind}", "--data.annotations=x.json", f"--data.{folder}=clips", *reader]
+        data = parser.instantiate(parser.parse_args(recipe)).data
+        assert list(data.media_folders.values()) == [Path("clips")]
+        assert (data.reader.min_decodable, data.system_captions) == (0.5, False)
+        with pytest.raises(ArgumentError, match=wrong):
+            parser.parse_args([*recipe, f"--data.{wrong}=x"])

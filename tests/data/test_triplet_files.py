@@ -131,3 +131,32 @@ def test_digest_sees_every_field(tmp_path: Path) -> None:
         changed = [value + "x" * (index == place) for index, value in enumerate(row)]
         digests.add(load(write(tmp_path, f"r,t,e,s,a,b\n{','.join(changed)}\n"), columns).digest)
     assert len(digests) == len(row) + 1
+
+
+def test_captions_file_replaces_the_captions_of_the_annotations(tmp_path: Path) -> None:
+    rows = write(tmp_path, "r,t,e,c\na,7,x,one cat\na,007,y,two cats\n")
+    columns = Columns("r", "t", "e", target_caption="c")
+    path = write(tmp_path, '{"video": 7, "caption": " a kite "}\n{"video": "z", "caption": ""}\n', "captions.jsonl")
+    data = load(rows, columns, captions_file=str(path))
+    assert (data.gallery.caption("7"), data.gallery.caption("007"), data.gallery.caption("a")) == ("a kite", "", "")
+    assert load(rows, columns, captions_file=str(path), system_captions=False).gallery.captions == {}
+    changed = write(tmp_path, "video,caption\n7,a dog\n", "other.csv")
+    digests = {load(rows, columns).digest, data.digest}
+    assert len(digests | {load(rows, columns, captions_file=str(changed)).digest}) == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("video,caption\na,x\na,y\n", "{}:3: video 'a' has another caption further up ("),
+        ("id,caption\na,x\n", "{}:2: no column 'video', only id, caption ("),
+        ("video,caption\n", "{}: no annotation rows (check data.captions_file)"),
+    ],
+)
+def test_bad_captions_file_is_refused(text: str, message: str, tmp_path: Path) -> None:
+    rows, path = write(tmp_path, HEAD + "a,b,x\n"), write(tmp_path, text, "captions.csv")
+    with pytest.raises(ValueError, match=r"\A\S.*\)\Z") as error:
+        load(rows, captions_file=str(path)).setup("predict")
+    assert str(error.value).startswith(message.format(path))
+    with pytest.raises(FileNotFoundError, match=r"gone.csv: no such annotation file \(check data.captions_file"):
+        load(rows, captions_file=str(tmp_path / "gone.csv")).setup("predict")

@@ -14,7 +14,7 @@ from covr_lab.results.reader import read_rows
 from covr_lab.results.schema import TIMING
 
 ROOT = Path(__file__).resolve().parents[2]
-RECIPE = ROOT / "recipes" / "recovr_demo.yaml"
+RECIPE = ROOT / "recipes" / "recovr_words.yaml"
 SESSIONS = 13  # odd: one process has a session and a batch more than the other
 
 

@@ -17,7 +17,7 @@ import yaml
 
 from covr_lab.data import Columns, SessionBatch, Triplet, TripletFile
 from covr_lab.data.base import TripletDataModule
-from covr_lab.data.demo import world
+from covr_lab.data.words import world
 from covr_lab.evaluate import Outcome, evaluate, prepare
 from covr_lab.results.reader import read_rows
 from covr_lab.results.rows import turn_row
@@ -28,7 +28,7 @@ from covr_lab.types import Action, Feedback, Query, Session, SessionError, Targe
 
 Row = dict[str, Any]
 RECIPES = Path(__file__).resolve().parents[2] / "recipes"
-SYSTEMS = ("recovr_demo", "ivr_demo")
+SYSTEMS = ("recovr_words", "ivr_words")
 FIELDS = ("session_id", "reference", "target", "edit", "reference_caption", "target_caption")
 COLUMNS = Columns(**{name: name for name in FIELDS})
 ANSWER = ("target", "target_rank", "target_ties", "channel_target_rank")
@@ -73,7 +73,7 @@ def without(rows: Sequence[Row], *columns: str) -> list[Row]:
 def play(runner: SessionRunner, data: TripletDataModule, user: UserSimulator | None = None) -> list[Row]:
     """Rows of all sessions of ``data`` in one batch."""
     runner = SessionRunner(runner.system, user or runner.simulator, runner.protocol)
-    runner.bind(data.gallery)
+    runner.bind(data)
     return runner.predict_step(SessionBatch(data.queries(), data.targets()))
 
 
@@ -179,14 +179,14 @@ def test_order_of_the_annotation_file_changes_no_number(tiny_encoder: Path, tmp_
     for name, triplets in (("ordered", WORLD), ("shuffled", shuffled)):
         overlay = on_file(write(tmp_path / f"{name}.csv", triplets))
         options = overrides(tiny_encoder, "--data.batch_size", "7")
-        outcomes.append(evaluate([RECIPES / "recovr_demo.yaml", overlay], options, run_dir=tmp_path / name))
+        outcomes.append(evaluate([RECIPES / "recovr_words.yaml", overlay], options, run_dir=tmp_path / name))
     first, second = map(metrics_of, outcomes)
     assert first == second
     assert table_of(outcomes[0]).equals(table_of(outcomes[1]))
 
 
 def test_a_run_without_feedback_is_turn_zero(tiny_encoder: Path, tmp_path: Path) -> None:
-    recipe = RECIPES / "recovr_demo.yaml"
+    recipe = RECIPES / "recovr_words.yaml"
     small = overrides(tiny_encoder, "--data.videos", "40", "--data.queries", "20", "--data.limit", "4")
     none, one = (
         table_of(evaluate([recipe], [*small, "--protocol.turns", str(turns)], run_dir=tmp_path / str(turns)))
@@ -200,7 +200,7 @@ def test_a_session_that_cannot_start_is_a_miss(tiny_encoder: Path, tmp_path: Pat
     broken = [replace(row, reference_caption="") if row.session_id == "4" else row for row in WORLD[:20]]
     whole = on_file(write(tmp_path / "whole.csv", WORLD[:20]))
     overlay = on_file(write(tmp_path / "broken.csv", broken))
-    recipe = RECIPES / "recovr_demo.yaml"
+    recipe = RECIPES / "recovr_words.yaml"
     good = table_of(evaluate([recipe, whole], overrides(tiny_encoder), run_dir=tmp_path / "good"))
     tables = []
     for size in ("1", "64"):
@@ -256,7 +256,7 @@ def test_a_target_outside_the_gallery_is_a_miss_at_every_turn(tiny_encoder: Path
     ids = sorted({row.target for row in WORLD} - {lost})
     (tmp_path / "ids.txt").write_text("\n".join(ids) + "\n")
     overlay = on_file(write(tmp_path / "world.csv", WORLD), gallery_file=str(tmp_path / "ids.txt"), allow_missing=True)
-    outcome = evaluate([RECIPES / "recovr_demo.yaml", overlay], overrides(tiny_encoder), run_dir=tmp_path / "run")
+    outcome = evaluate([RECIPES / "recovr_words.yaml", overlay], overrides(tiny_encoder), run_dir=tmp_path / "run")
     rows = table_of(outcome).to_pylist()
     turns = metrics_of(outcome)["protocol"]["turns"] + 1
     assert [row["target_rank"] for row in rows if row["target"] == lost] == [len(ids) + 1] * turns

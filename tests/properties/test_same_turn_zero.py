@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow.compute as pc
 import pytest
 
-from covr_lab.data.demo import world
+from covr_lab.data.words import world
 from covr_lab.evaluate import evaluate
 from covr_lab.results.reader import read_rows
 from covr_lab.results.schema import TIMING

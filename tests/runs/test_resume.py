@@ -19,14 +19,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from covr_lab.data.demo import world
+from covr_lab.data.words import world
 from covr_lab.evaluate import evaluate
 from covr_lab.results.folder import RunRefused
 from covr_lab.results.reader import read_rows
 from covr_lab.results.schema import TIMING
 
 ROOT = Path(__file__).resolve().parents[2]
-RECIPE = ROOT / "recipes" / "recovr_demo.yaml"
+RECIPE = ROOT / "recipes" / "recovr_words.yaml"
 SESSIONS = 48
 
 

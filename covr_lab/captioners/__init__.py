@@ -1,0 +1,5 @@
+"""Frozen captioners."""
+
+from covr_lab.captioners.base import Captioner
+
+__all__ = ["Captioner"]

@@ -1,0 +1,75 @@
+"""The media of a data set: clips by video id, and what identifies them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import stat
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from covr_lab.video import Clip, FrameSampler, VideoReader
+
+ENDS = 1 << 16  # bytes read at either end of a file to tell it from others
+
+
+def media_identity(path: Path) -> str:
+    """What tells a file, or a folder of frames, from another: names, sizes, first and last bytes; its place does not.
+
+    >>> media_identity(Path("no/such/clip.mp4"))
+    'missing'
+    """
+    try:
+        if path.is_dir():
+            frames = sorted(child for child in path.iterdir() if not child.name.startswith("."))
+            return json.dumps([(child.name, media_identity(child)) for child in frames])
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):
+            return "not a file"  # reading a pipe would never end
+        with path.open("rb") as file:
+            read = hashlib.sha256(file.read(ENDS))
+            file.seek(max(ENDS, status.st_size - ENDS))
+            read.update(file.read(ENDS))
+        return f"{status.st_size} {read.hexdigest()}"
+    except FileNotFoundError:
+        return "missing"
+    except OSError as error:
+        return f"unreadable: {error.strerror}"
+
+
+class VideoStore:
+    """Clips of gallery and reference videos.
+
+    Args:
+        paths: video id -> its file or folder of frames; need not exist.
+        reader: what decodes them.
+        references: ids of the reference videos, for encoders that need them beside the gallery.
+    """
+
+    def __init__(self, paths: Callable[[str], Path], reader: VideoReader, references: Iterable[str] = ()) -> None:
+        self.paths, self.reader = paths, reader
+        self.references = tuple(sorted(set(references)))
+        self._identities: dict[str, str] = {}
+
+    def clip(self, video: str, sampler: FrameSampler) -> Clip:
+        """The frames that ``sampler`` chooses.
+
+        Raises:
+            VideoError: the video cannot be read; the message names its id.
+        """
+        from covr_lab.video import VideoError
+
+        try:
+            return self.reader.read(self.paths(video), sampler)
+        except VideoError as error:
+            raise VideoError(error.path, error.reason, f"id '{video}' {error.detail}") from error
+
+    def digest(self, videos: Sequence[str]) -> str:
+        """sha256 of ids and media, in order; each file is looked at once in the life of this store."""
+        for video in videos:
+            if video not in self._identities:
+                self._identities[video] = media_identity(self.paths(video))
+        pairs = [(video, self._identities[video]) for video in videos]
+        return hashlib.sha256(json.dumps(pairs).encode()).hexdigest()

@@ -1,0 +1,126 @@
+"""A frozen BLIP behind both channels: texts against clips, and edits read over a reference's visual tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Literal
+
+import torch
+from torch import Tensor
+
+from covr_lab.functional.pooling import pool_query
+from covr_lab.gallery.gallery import Gallery
+from covr_lab.retrievers.blip.model import Blip
+from covr_lab.retrievers.video import Part, VideoRetriever
+from covr_lab.types import Refused
+from covr_lab.video.samplers import Middle, Uniform
+
+if TYPE_CHECKING:
+    from covr_lab.gallery.videos import VideoStore
+    from covr_lab.video import Clip
+
+
+class BlipRetriever(VideoRetriever):
+    """Retrieval by BLIP as CoVR does it (Ventura et al., AAAI 2024; dossier, section 7).
+
+    A gallery video is the mean of its frames' image embeddings. A description is the text encoder's projected [CLS]. A
+    composed query is the edit, read by the image-grounded text encoder over the visual tokens of the reference's middle
+    frame. With a storyboard the reference is one image of its frames instead.
+
+    Args:
+        blip: the model.
+        frames: frames of a gallery video, at uniform segment midpoints; a multiple of the storyboard's cells.
+        pooling: ``mean`` over frames, or ``query``: weighted by similarity to the edit of the video's own annotation row
+            (CoVR's protocol, which tells the gallery a little of the queries; set ``data.target_edits``).
+        temperature: of the weights of ``query``.
+    """
+
+    def __init__(
+        self,
+        *,
+        blip: Blip,
+        frames: int = 15,
+        pooling: Literal["mean", "query"] = "mean",
+        temperature: float = 0.1,
+    ) -> None:
+        super().__init__()
+        cells = blip.storyboard**2
+        if frames < 1 or frames % cells:
+            raise ValueError(f"frames must be a multiple of the storyboard's {cells} cells, not {frames}")
+        self.blip, self.pooling, self.temperature = blip, pooling, temperature
+        self.parts = {
+            "gallery": Part("gallery", Uniform(frames)),
+            "anchors": Part("all", Middle() if cells == 1 else Uniform(cells)),
+        }
+
+    def load(self) -> None:
+        """Load BLIP."""
+        self.blip.load()
+
+    @property
+    def fingerprint(self) -> str:
+        """That of BLIP: pooling happens after the artifacts are read."""
+        return self.blip.fingerprint
+
+    @property
+    def row_fingerprint(self) -> str:
+        """That of BLIP's images: limits of texts change no row."""
+        return self.blip.image_fingerprint
+
+    def prepare(self, name: str, clip: Clip) -> Clip:
+        """Frames at the size that BLIP reads, so that less is sent between processes."""
+        del name
+        return replace(clip, frames=self.blip.resized(clip.frames))
+
+    def encode_part(self, name: str, clips: Sequence[Clip]) -> list[Tensor]:
+        """``gallery``: embeddings ``(F, D)`` of the images; ``anchors``: visual tokens ``(T, W)`` of the one image."""
+        pixels = [self.blip.pixels(clip.frames) for clip in clips]
+        embeds, tokens = self.blip.images(torch.cat(pixels))
+        if name == "anchors":
+            return list(tokens.cpu())
+        return list(torch.split(embeds.cpu(), [len(images) for images in pixels]))
+
+    def bind(self, gallery: Gallery, videos: VideoStore | None = None) -> None:
+        """See :meth:`~covr_lab.retrievers.video.VideoRetriever.bind`.
+
+        Raises:
+            Refused: also when the pooling needs edits and the gallery has none.
+        """
+        if self.pooling == "query" and not gallery.edits:
+            raise Refused("pooling: query needs the edits of the target videos: set data.target_edits to true")
+        super().bind(gallery, videos)
+
+    def pool(self, rows: Tensor, ids: Sequence[str]) -> Tensor:
+        """Unit vectors ``(N, D)`` of frame embeddings ``(N, F, D)``; a video of no annotation row is a mean."""
+        pooled = super().pool(rows, ids)
+        own = [at for at, video in enumerate(ids) if self.gallery.edits.get(video)]
+        if self.pooling == "query" and own:
+            edits = self.blip.texts([self.gallery.edits[ids[at]] for at in own])
+            pooled[own] = pool_query(rows[own], edits.cpu(), self.temperature)
+        return pooled
+
+    def encode_queries(self, texts: Sequence[str], anchors: Sequence[str | None]) -> Tensor:
+        """Unit vectors ``(B, D)``: descriptions where there is no anchor, composed queries where there is one."""
+        composed = [row for row, anchor in enumerate(anchors) if anchor is not None]
+        described = [row for row, anchor in enumerate(anchors) if anchor is None]
+        vectors = torch.empty(len(texts), self.blip.width, device=self.blip.device)
+        if described:
+            vectors[described] = self.blip.texts([texts[row] for row in described])
+        if composed:
+            tokens = self.artifacts["anchors"].rows([str(anchors[row]) for row in composed])
+            vectors[composed] = self.blip.composed([texts[row] for row in composed], tokens)
+        return vectors
+
+    def match(self, texts: Sequence[str], videos: Sequence[str]) -> Tensor:
+        """Logits float32 ``(B,)`` that text and video belong together (image-text matching), for reranking.
+
+        Raises:
+            Refused: the checkpoint has no matching head.
+            SessionError: a video could not be read.
+        """
+        return self.blip.match(texts, self.artifacts["anchors"].rows(videos))[:, 1]
+
+    def truncated(self, texts: Sequence[str]) -> list[bool]:
+        """Which texts are longer than BLIP reads."""
+        return self.blip.truncated(texts)

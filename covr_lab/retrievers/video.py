@@ -1,0 +1,141 @@
+"""Encoders that see videos: what they make of clips is computed once and lies in artifacts on disk."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Literal
+
+import torch
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from covr_lab.frozen import Frozen
+from covr_lab.gallery.gallery import Gallery
+from covr_lab.gallery.store import Address, Artifact
+from covr_lab.retrievers.base import Retriever
+from covr_lab.types import Refused
+
+if TYPE_CHECKING:
+    from covr_lab.gallery.videos import VideoStore
+    from covr_lab.video import Clip, FrameSampler
+
+
+@dataclass(frozen=True)
+class Part:
+    """One thing that is computed of videos.
+
+    Attributes:
+        videos: of which: the ``gallery``, or ``all``, gallery and references.
+        sampler: from which frames.
+    """
+
+    videos: Literal["gallery", "all"]
+    sampler: FrameSampler
+
+
+class VideoEncoder(Frozen, ABC):
+    """Frozen weights that turn clips into rows of artifacts.
+
+    Attributes:
+        parts: name -> what is computed.
+        artifacts: name -> its rows; empty before :meth:`open`.
+    """
+
+    parts: Mapping[str, Part]
+    artifacts: Mapping[str, Artifact] = MappingProxyType({})
+
+    @abstractmethod
+    def load(self) -> None:
+        """Bring the weights into memory."""
+
+    @property
+    @abstractmethod
+    def fingerprint(self) -> str:
+        """sha256 of the weights and of how clips are prepared."""
+
+    @property
+    def row_fingerprint(self) -> str:
+        """sha256 of what can change a row; narrower than :attr:`fingerprint` where other settings cannot."""
+        return self.fingerprint
+
+    @abstractmethod
+    def encode_part(self, name: str, clips: Sequence[Clip]) -> list[Tensor]:
+        """One float32 tensor a clip, of one shape for the part; its bits do not depend on the other clips."""
+
+    def prepare(self, name: str, clip: Clip) -> Clip:
+        """What :meth:`encode_part` needs of a clip. Runs on the CPU, in the processes that decode: no weights here."""
+        del name
+        return clip
+
+    def locate(self, gallery: Gallery, videos: VideoStore) -> dict[str, Address]:
+        """Where the artifact of each part lies; the weights must be loaded."""
+        ids = {"gallery": gallery.ids, "all": tuple(sorted({*gallery.ids, *videos.references}))}
+        reader = f"{videos.reader.fingerprint}, min_decodable {videos.reader.min_decodable}"  # decides what fails
+        return {
+            name: Address(
+                self.row_fingerprint,
+                name,
+                part.sampler.describe(),
+                reader,
+                videos.digest(ids[part.videos]),
+                ids[part.videos],
+            )
+            for name, part in self.parts.items()
+        }
+
+    def open(self, gallery: Gallery, videos: VideoStore | None) -> None:
+        """Open the artifacts of all parts.
+
+        Raises:
+            Refused: one is missing or damaged, or there are no videos.
+        """
+        if videos is None:
+            raise Refused(f"{type(self).__name__} needs videos: set data.videos_dir")
+        self.artifacts = {name: Artifact.open(address) for name, address in self.locate(gallery, videos).items()}
+
+    @property
+    def addresses(self) -> dict[str, str]:
+        """Name -> content address of each opened artifact: the sha256 of its rows, of those that could be read."""
+        return {name: artifact.digest for name, artifact in self.artifacts.items()}
+
+    @property
+    def unusable(self) -> dict[str, str]:
+        """Video id -> why it could not be encoded, of all parts."""
+        return {video: why for artifact in self.artifacts.values() for video, why in artifact.failed.items()}
+
+
+class VideoRetriever(VideoEncoder, Retriever):
+    """A retriever whose gallery vectors come from the part ``gallery`` of its artifacts."""
+
+    def pool(self, rows: Tensor, ids: Sequence[str]) -> Tensor:
+        """Unit vectors ``(N, D)`` of rows ``(N, D)`` or ``(N, F, D)``, in the second case the mean over frames."""
+        del ids
+        return normalize(rows.mean(1) if rows.dim() == 3 else rows, dim=1)
+
+    def bind(self, gallery: Gallery, videos: VideoStore | None = None) -> None:
+        """Read the gallery's vectors; a video that could not be encoded keeps its row but is never ranked.
+
+        Raises:
+            Refused: an artifact is missing or damaged, or not a single video could be encoded.
+        """
+        self.gallery = gallery
+        self.open(gallery, videos)
+        artifact = self.artifacts["gallery"]
+        usable = [video for video in gallery.ids if video not in artifact.failed]
+        if not usable:
+            raise Refused(
+                f"{artifact.folder}: none of {len(gallery)} videos could be read, the first because: "
+                f"{next(iter(artifact.failed.values()))} (check data.videos_dir)"
+            )
+        vectors = self.encode_videos(usable)
+        self.unusable_rows = tuple(gallery.row[video] for video in gallery.ids if video in artifact.failed)
+        features = torch.zeros(len(gallery), vectors.shape[1])
+        features[[gallery.row[video] for video in usable]] = vectors
+        self.features = features.T.contiguous()
+
+    def encode_videos(self, videos: Sequence[str]) -> Tensor:
+        """Unit vectors ``(B, D)`` of gallery videos."""
+        return self.pool(self.artifacts["gallery"].rows(videos), videos).float()
