@@ -361,7 +361,10 @@ def plain_gallery(blip: Blip, paths: Sequence[Path]) -> list[Tensor]:
 def gallery(bench: Compare) -> Iterator[Row]:
     """Both artifacts of 96 demo clips with the packaged BLIP, against a plain loop that makes one of them."""
     with TemporaryDirectory() as folder:
-        data, blip = DemoWorld(families=16, folder=folder, reader=PyAVReader()), Blip(model="demo", storyboard=2, tile=32)
+        data, blip = (
+            DemoWorld(families=16, folder=folder, reader=PyAVReader()),
+            Blip(model="demo", storyboard=2, tile=32),
+        )
         data.setup("predict")
         retriever, reports = BlipRetriever(blip=blip, frames=4), list[Any]()
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import sys
-from functools import cached_property
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 from tqdm import tqdm
@@ -14,6 +15,12 @@ from covr_lab.data.base import Triplet, TripletDataModule
 from covr_lab.demo.render import RENDERER, write_clip
 from covr_lab.demo.world import World, make_world
 from covr_lab.gallery.cache import cache_dir
+
+
+def rendered(world: World) -> Path:
+    """Where the clips of ``world`` lie by default: another scene, renderer or encoder is another folder."""
+    made = hashlib.sha256(repr((RENDERER, version("av"), sorted(world.clips.items()))).encode()).hexdigest()[:16]
+    return cache_dir() / "demo" / made
 
 
 class DemoWorld(TripletDataModule):
@@ -29,18 +36,15 @@ class DemoWorld(TripletDataModule):
     """
 
     def __init__(self, *, families: int = 150, seed: int = 0, folder: str | None = None, **options: Any) -> None:
-        made = f"{RENDERER}-av{version('av')}-{families}-{seed}"
-        super().__init__(videos_dir=folder or str(cache_dir() / "demo" / made), system_captions=False, **options)
         if not 1 <= families <= 1000:
             raise ValueError(f"data.families must be from 1 to 1000, not {families}")
-        self.families, self.seed = families, seed
+        self.world = make_world("test", families=families, seed=seed)
+        super().__init__(videos_dir=folder or str(rendered(self.world)), system_captions=False, **options)
 
-    gallery_name = "all test clips"
-
-    @cached_property
-    def world(self) -> World:
-        """Clips, captions, queries and gallery."""
-        return make_world("test", families=self.families, seed=self.seed)
+    @property
+    def gallery_name(self) -> str:
+        """Which videos are searched, for the record."""
+        return "all test clips"
 
     @property
     def captions(self) -> dict[str, str]:

@@ -48,12 +48,13 @@ def strip(frames: npt.NDArray[np.uint8]) -> bytes:
 
 
 def pictured(run_dir: Path) -> list[str]:
-    """Ids of the reference, shown and target videos of the sessions that a report shows, each once."""
-    rows, turns = read_rows(run_dir), read_run(run_dir)["protocol"]["turns"]
-    chosen = {session for ids in choose(densify(rows, turns)).values() for session in ids}
+    """Ids of the reference, shown and target videos of a report's sessions, each once, but no unreadable ones."""
+    rows, run = read_rows(run_dir), read_run(run_dir)
+    chosen = {session for ids in choose(densify(rows, run["protocol"]["turns"])).values() for session in ids}
     table = rows.select(["session_id", "reference", "shown", "target"]).to_pylist()
     found = [row[key] for row in table if row["session_id"] in chosen for key in ("reference", "shown", "target")]
-    return list(dict.fromkeys(video for video in found if video is not None))
+    unreadable = run.get("unreadable_videos", {})  # a file that hangs would cost its time limit once more
+    return list(dict.fromkeys(video for video in found if video is not None and video not in unreadable))
 
 
 def write_strips(run_dir: Path, videos: VideoStore, wanted: Iterable[str]) -> None:

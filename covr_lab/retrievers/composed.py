@@ -31,8 +31,8 @@ class BlipRetriever(VideoRetriever):
     Args:
         blip: the model.
         frames: frames of a gallery video, at uniform segment midpoints; a multiple of the storyboard's cells.
-        pooling: ``mean`` over frames, or ``query``: weighted by similarity to the edit of the video's own annotation row
-            (CoVR's protocol, which tells the gallery a little of the queries; set ``data.target_edits``).
+        pooling: ``mean`` over frames, or ``query``: weighted by similarity to the edit of the video's own annotation
+            row (CoVR's protocol, which tells the gallery a little of the queries; set ``data.target_edits``).
         temperature: of the weights of ``query``.
     """
 

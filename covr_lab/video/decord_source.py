@@ -33,6 +33,7 @@ class DecordSource(AVSource):
             self._reader: Any = decord.VideoReader(str(path), num_threads=1, fault_tol=1)
         except Exception as error:  # decord raises RuntimeError for all that it cannot open
             raise self._refused(f"{self.probe.codec}, which PyAV opens and decord does not") from error
+        self._keys: list[int] = [] if self.index.seekable else self._reader.get_key_indices()
         if len(self._reader) != self.probe.total:
             raise self._refused(f"decord counts {len(self._reader)} frames, PyAV {self.probe.total}")
 
@@ -62,15 +63,15 @@ class DecordSource(AVSource):
         """Go on to a frame.
 
         decord jumps to the key frame before it, and starts there even if frames refer to what lies before. Where they
-        may, it is led across each key frame by hand.
+        may, it is led across each key frame by hand. It tells frames apart by their stamps: without, all are shown.
         """
-        if not self.index.seekable:
-            for key in self._reader.get_key_indices():
-                if position < key <= target:
-                    if position < key - 1:
-                        self._reader.skip_frames(key - 1 - position)
-                    self._reader.next()
-                    position = key
+        steps = range(position + 1, target + 1) if self.index.stamps is None else self._keys
+        for step in steps:
+            if position < step <= target:
+                if position < step - 1:
+                    self._reader.skip_frames(step - 1 - position)
+                self._reader.next()
+                position = step
         if position < target:
             self._reader.skip_frames(target - position)
 

@@ -157,27 +157,29 @@ class _Scan:
                 self.shown.append(not packet.is_discard)
                 self._look(packet)
         self._look(None)
+        return self._result(codec)
+
+    def _result(self, codec: str) -> Index:
         total, missing = sum(self.shown), self._missing()
         if not total:
             raise VideoError(self.path, "truncated" if missing else "empty", f"no {codec} frame is there")
         if self.size is None:
             raise VideoError(self.path, "corrupt", f"none of its {total} {codec} frames decodes")
-        stamps = self._stamps()
-        fps = float(self.stream.average_rate or self.stream.guessed_rate or 0)
+        stamps, rate = self._stamps(), float(self.stream.average_rate or self.stream.guessed_rate or 0)
         if stamps is not None:
             base = self.stream.time_base or self.stream.codec_context.time_base
             seconds = (stamps - stamps[0]) * (base.numerator / base.denominator)
-            fps = fps or (total - 1) / max(seconds[-1], 1e-6)
-        if not fps:
+            rate = rate or (total - 1) / max(seconds[-1], 1e-6)
+        elif rate:
+            seconds = np.arange(total) / rate
+        else:
             raise VideoError(self.path, "corrupt", "it has neither time stamps nor a frame rate")
-        if stamps is None:
-            seconds = np.arange(total) / fps
         width, height = self.size[::-1] if self.rotation % 180 else self.size
-        probe = Probe(total, fps, width, height, codec, float(seconds[-1] + 1 / fps), self.rotation)
+        duration = float(seconds[-1] + (1 / rate if rate else 0))  # a single frame may have no rate
         pts = None if stamps is None else np.array(self.pts, dtype=np.int64)
         starts = np.zeros(1, dtype=np.int64) if pts is None else find_starts(pts, np.array(self.entry))
         return Index(
-            probe=probe,
+            probe=Probe(total, rate or None, width, height, codec, duration, self.rotation),
             stream=self.stream.index,
             packets=len(self.pts),
             pts=pts,

@@ -61,8 +61,9 @@ def serve(connection: socket.socket, backend: str) -> None:
                     source = open_source(Path(request["open"]), backend)
                     send(connection, {"probe": asdict(source.probe), "decodable": source.decodable})
                 elif source is not None:
-                    _send_frames(connection, source, request["wanted"])
-                    source = None
+                    decodable = _send_frames(connection, source, request["wanted"])
+                    source = None  # the file is closed when the last answer arrives
+                    send(connection, {"decodable": decodable})
             except ConnectionError:
                 raise
             except Exception as error:  # whatever a decoder raises fails one clip, not the run
@@ -82,12 +83,12 @@ def explain(error: Exception) -> tuple[Reason, str]:
     return "crashed", f"{type(error).__name__}: {error}"
 
 
-def _send_frames(connection: socket.socket, source: Source, wanted: list[int]) -> None:
+def _send_frames(connection: socket.socket, source: Source, wanted: list[int]) -> float:
     for index, frame in source.frames(wanted):
         seconds = source.seconds([index])
         send(connection, {"index": index, "second": None if seconds is None else float(seconds[0])})
         connection.sendall(np.ascontiguousarray(frame).data)
-    send(connection, {"decodable": source.decodable})
+    return source.decodable
 
 
 def main() -> None:

@@ -179,7 +179,7 @@ def test_recency_laws(law: Recency, expected: list[float]) -> None:
 
 
 def test_absent_adds_zero() -> None:
-    """Pitfall F3: a row of one list gets no share of the other, ranks start at 1, and k keeps one list from winning."""
+    """A row of one list gets no share of the other, ranks start at 1, and k keeps one list from winning."""
     dense, sparse = ["X", "a", "Y"], ["b", "c", "Y"]
     names = ["a", "b", "c", "X", "Y"]
     order, scores = fuse([[names.index(name) for name in names_] for names_ in (dense, sparse)], [1.0, 1.0], current=2)

@@ -8,7 +8,7 @@ from covr_lab.functional.sampling import every, middle, uniform
 
 @pytest.mark.parametrize("count", [1, 2, 3, 8, 15, 16, 64])
 def test_uniform_covers_the_whole_clip(count: int) -> None:
-    """Pitfall C11: a sampler that steps by whole numbers never sees the second half of a short clip."""
+    """A sampler that steps by whole numbers never sees the second half of a short clip."""
     for total in range(1, 401):
         indices = uniform(total, count)
         assert indices.dtype == np.int64

@@ -156,7 +156,7 @@ def test_a_second_run_encodes_nothing(media: Path, whole: dict[str, bytes], cach
 def test_a_killed_run_goes_on_where_it_stopped(
     shards: int, media: Path, whole: dict[str, bytes], cache: Path, context: multiprocessing.context.ForkServerContext
 ) -> None:
-    """Pitfall G1. The seven batches of three are eight shards, as one has clips of both parts."""
+    """The seven batches of three are eight shards, as one has clips of both parts."""
     gallery, references = known(media)
     process = context.Process(target=index_known, args=(media, cache), kwargs={"pause": 0.1})
     process.start()
@@ -207,7 +207,6 @@ def test_more_processes_than_clips(tmp_path: Path) -> None:
 
 
 def test_broken_clips_are_named_and_the_good_one_is_indexed(tmp_path: Path) -> None:
-    """Pitfalls A6, C1, C12, D2."""
     folder = tmp_path / "media"
     good = write_clip(folder / "good.mp4", 0, frames=60)
     (folder / "empty.mp4").touch()
@@ -401,7 +400,6 @@ def test_encoders_with_the_same_address_share_an_artifact(tmp_path: Path) -> Non
 
 
 def test_memory_does_not_grow_with_the_number_of_clips(tmp_path: Path) -> None:
-    """Pitfall B3."""
 
     class Wide(MeanColour):
         def encode_part(self, name: str, clips: Sequence[Clip]) -> list[Tensor]:

@@ -84,7 +84,7 @@ def test_index_then_eval(recipe: list[str], tmp_path: Path, cache: Path, capsys:
 
 
 def test_broken_videos_are_counted(recipe: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Pitfall A6: one gallery video and one reference; no session leaves the denominator."""
+    """One gallery video and one reference; no session leaves the denominator."""
     gallery, references = known(tmp_path / "media")
     for video in (gallery[-1], references[0]):
         (tmp_path / "media" / f"{video}.mp4").write_text("<html>")

@@ -63,7 +63,7 @@ def made(address: Address) -> Address:
 
 @pytest.mark.parametrize("name", [field.name for field in fields(Address)])
 def test_every_field_changes_the_address(name: str, address: Address) -> None:
-    """Pitfall G2. What is not a field (batch size, workers, devices) cannot."""
+    """What is not a field (batch size, workers, devices) cannot."""
     value = getattr(address, name)
     other: Any = {"ids": IDS[::-1], "libraries": {**library_versions(), "torch": "0"}, "format": 0}.get(
         name, f"{value}x"
@@ -134,7 +134,6 @@ def test_an_unfinished_artifact_is_refused(address: Address) -> None:
 
 
 def test_disagreeing_duplicates_are_an_error(address: Address) -> None:
-    """Pitfall B1."""
     encode(address)
     write_shard(address.folder, {"v/05": row("v/06")}, {})
     with pytest.raises(Refused, match=r"part-.* and part-.* disagree about video 'v/05' \(delete"):
@@ -211,7 +210,6 @@ def without_a_row(folder: Path) -> None:
     ],
 )
 def test_damage_is_refused_by_name(damage: Callable[[Path], None], why: str, made: Address) -> None:
-    """Pitfall G1."""
     damage(made.folder)
     with pytest.raises(Refused, match=why) as error:
         Artifact.open(made)

@@ -229,19 +229,19 @@ REFUSED: dict[str, tuple[dict[str, str], list[str], tuple[str, ...]]] = {
         ("t.csv:3", "edit", "data.empty_edit"),
     ),
     "no folder of videos": (
-        {"t.csv": GOOD},
+        {"t.csv": "pth1,pth2,edit,txt1,txt2\nv1,v2,make it red,a blue kite,a red kite\n"},
         [str(COVR), "--data.annotations", "t.csv", "--data.videos_dir", "clips"],
         ("clips", "data.videos_dir"),
     ),
     "frames that fill no storyboard": (
         {},
         [str(COVR), "--system.retrievers.blip.blip.storyboard", "2"],
-        ("system.retrievers.blip", "storyboard", "15"),
+        ("frames", "storyboard", "4 cells", "15"),
     ),
     "time limit of a reader": (
         {},
         [str(COVR), "--data.reader", "covr_lab.video.PyAVReader", "--data.reader.timeout", "0"],
-        ("data.reader", "timeout", "0"),
+        ("timeout", "0"),
     ),
     "target outside the gallery": (
         {"file.yaml": FILE, "t.csv": GOOD, "ids.txt": "v1\nv2\n"},

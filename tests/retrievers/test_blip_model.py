@@ -130,7 +130,6 @@ def test_resizing_first_changes_nothing(tiny_blip: Path) -> None:
 
 
 def test_long_texts_differ_as_far_as_they_are_read(tiny_blip: Path) -> None:
-    """Pitfall D8."""
     red, blue = ("a car " * 20 + colour for colour in ("red", "blue"))
     full, short = load(tiny_blip), load(tiny_blip, max_words=30)
     assert not torch.equal(*full.texts([red, blue]))
@@ -156,7 +155,6 @@ def test_without_a_matching_head_matching_is_refused(
 
 
 def test_what_can_change_an_output_changes_the_fingerprint(tiny_blip: Path, tmp_path: Path) -> None:
-    """Pitfall G2."""
     from safetensors.torch import load_file, save_file
 
     first = load(tiny_blip).fingerprint

@@ -61,7 +61,7 @@ def test_a_vocabulary_file_and_a_folder_are_the_same_tokenizer(tiny_blip: Path) 
 
 
 def test_what_is_cut_is_counted(tiny_blip: Path) -> None:
-    """Pitfall D8: fourteen letters and two special tokens fill sixteen places."""
+    """Fourteen letters and two special tokens fill sixteen places."""
     fits, cut = "z" * 14, "z" * 15
     assert reader(tiny_blip).truncated([fits, cut, fits + " ...", ""]) == [False, True, False, False]
     assert reader(tiny_blip, max_words=2).truncated(["a car", "a red car", "a . car"]) == [False, True, False]

@@ -296,7 +296,7 @@ def test_a_cache_folder_that_cannot_be_looked_into_is_a_warning(
 
 
 def test_a_checkpoint_without_a_weight_is_refused(tiny_encoder: Path, tmp_path: Path) -> None:
-    """Pitfall E2: part of the model would be random and nobody would notice."""
+    """Part of the model would be random and nobody would notice."""
     from safetensors.torch import load_file, save_file
 
     folder = shutil.copytree(tiny_encoder, tmp_path / "partial")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -29,12 +28,12 @@ EDITS = {"a/1": "make it red", "a/3": "add a dog"}
 
 
 @pytest.fixture(scope="module")
-def videos(tmp_path_factory: pytest.TempPathFactory) -> Iterator[VideoStore]:
+def videos(tmp_path_factory: pytest.TempPathFactory) -> VideoStore:
     folder = tmp_path_factory.mktemp("clips")
     for number, video in enumerate(["a/1", "a/2", "a/3", "ref"]):
         write_clip(folder / f"{video}.mp4", number, frames=9, size=80)
     (folder / "broken.mp4").write_bytes(b"no video")
-    yield store(folder, ["ref"])
+    return store(folder, ["ref"])
 
 
 def make(folder: Path, videos: VideoStore, *, edits: bool = False, **options: object) -> BlipRetriever:
@@ -88,7 +87,7 @@ def test_an_unreadable_video_is_never_ranked_and_fails_as_an_anchor(retriever: B
     assert list(retriever.unusable) == ["broken"]
     (ranking,) = rank_gallery(retriever, [Ask("a red dog")])
     assert sorted(ranking.rows.tolist()) == [0, 1, 2]
-    with pytest.raises(SessionError, match="video 'broken' could not be read: .*broken.mp4 is no video"):
+    with pytest.raises(SessionError, match=r"video 'broken' could not be read: .*broken.mp4 is no video"):
         retriever.encode_queries(["make it red"], ["broken"])
 
 

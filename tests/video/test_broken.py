@@ -46,7 +46,7 @@ def sound(path: Path) -> Path:
 
 
 def test_files_that_are_no_videos(tmp_path: Path, reader: VideoReader) -> None:
-    """Pitfall D1: dead links saved as videos."""
+    """Dead links saved as videos."""
     contents = {
         "page.mp4": (b"<!DOCTYPE html><html><body>403 Forbidden</body></html>" * 9, "not_a_video"),
         "text.mp4": (b"1\n00:00:01,000 --> 00:00:02,000\nThe page you are looking for\n" * 9, "not_a_video"),
@@ -107,7 +107,6 @@ def damaged(path: Path, source: Path, start: float, stop: float) -> Path:
 
 
 def test_a_damaged_half_is_not_filled_with_copies(clips: Clips, tmp_path: Path, reader: VideoReader) -> None:
-    """Pitfall C2."""
     path = damaged(tmp_path / "half.mp4", clips("groups.mp4", 60, g=12, bf=3), 0.5, 1)
     assert reason(reader, path) == "corrupt"
     assert reason(reader, path, All()) == "corrupt"
@@ -141,7 +140,7 @@ def test_a_little_damage_is_stepped_over_and_reported(clips: Clips, number: Numb
 
 
 def test_more_promised_than_there_is(clips: Clips, number: Number, tmp_path: Path, reader: VideoReader) -> None:
-    """Pitfall C1: durations that claim 431 frames of 60. The frames that are there are the clip."""
+    """Durations that claim 431 frames of 60. The frames that are there are the clip."""
     data = bytearray(clips("plain.mp4", 60).read_bytes())
     for box, offset in ((b"mvhd", 20), (b"tkhd", 24), (b"mdhd", 20), (b"elst", 12)):
         at = data.find(box) + offset

@@ -100,7 +100,6 @@ def test_widths_that_decord_cannot_show(tmp_path: Path, write: Callable[..., Pat
 
 
 def test_red_is_the_first_channel(tmp_path: Path, write: Callable[..., Path], reader: VideoReader) -> None:
-    """Pitfall C10."""
     red = np.zeros((48, 64, 3), dtype=np.uint8)
     red[..., 0] = 255
     frames = reader.read(write(tmp_path / "red.mp4", [red] * 3), All()).frames
@@ -112,7 +111,7 @@ def test_red_is_the_first_channel(tmp_path: Path, write: Callable[..., Path], re
 def test_rotated_clips_stand_upright(
     rotation: int, tmp_path: Path, write: Callable[..., Path], reader: VideoReader
 ) -> None:
-    """Pitfall C4: the shot has a red bar on top; the camera stored it lying on its side."""
+    """The shot has a red bar on top; the camera stored it lying on its side."""
     upright = np.full((64, 96, 3), 30, dtype=np.uint8)
     upright[:12, :, 0] = 250
     stored = np.rot90(upright, -rotation // 90)
@@ -124,7 +123,7 @@ def test_rotated_clips_stand_upright(
 
 
 def test_times_come_from_the_stamps(clips: Clips, reader: VideoReader) -> None:
-    """Pitfall E8: with a variable frame rate, index / fps is not the time. The clock starts with the first frame."""
+    """With a variable frame rate, index / fps is not the time. The clock starts with the first frame."""
     stamps = [500, 540, 600, 1000, 1010, 2500, 2600, 4000]
     clip = reader.read(clips("variable.mp4", 8, stamps=stamps, bf=2), All())
     np.testing.assert_allclose(clip.seconds, (np.array(stamps) - 500) / 1000, atol=1e-4)

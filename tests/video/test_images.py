@@ -1,18 +1,14 @@
-"""Frame folders, single images, thumbnails."""
+"""Frame folders and single images."""
 
 from __future__ import annotations
 
-import io
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 from PIL import Image
 
 from covr_lab.video import All, Middle, Probe, Uniform, VideoReader
 from covr_lab.video.images import natural
-from covr_lab.video.thumbnail import thumbnail
 
 
 def shade(value: int, size: tuple[int, int] = (40, 30)) -> Image.Image:
@@ -54,18 +50,3 @@ def test_an_image_is_a_video_of_one_frame(tmp_path: Path, reader: VideoReader) -
     for mode in ("L", "RGBA", "P"):
         shade(200).convert(mode).save(tmp_path / f"{mode}.png")
         assert reader.read(tmp_path / f"{mode}.png", Middle()).frames.shape == (1, 30, 40, 3)
-
-
-def test_thumbnails_show_the_middle_upright(tmp_path: Path, write: Callable[..., Path], reader: VideoReader) -> None:
-    """Pitfall I8: clips fade in from black."""
-    shot = np.zeros((120, 240, 3), dtype=np.uint8)
-    shot[:40, :, 0] = 250
-    stored: npt.NDArray[np.uint8] = np.ascontiguousarray(np.rot90(shot, -1))
-    path = write(tmp_path / "intro.mp4", [np.zeros_like(stored)] * 10 + [stored] * 14, rotation=90)
-    jpeg = thumbnail(path, reader)
-    image = Image.open(io.BytesIO(jpeg))
-    assert (image.format, image.size) == ("JPEG", (160, 80))
-    pixels = np.asarray(image)
-    assert pixels[:20, :, 0].mean() > 220
-    assert pixels[35:].mean() < 20
-    assert Image.open(io.BytesIO(thumbnail(path, reader, width=1000))).size == (240, 120)

@@ -78,7 +78,6 @@ def pipe(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("backend", [PyAVReader, DecordReader])
 def test_a_clip_that_hangs_ends_in_time(backend: type[PyAVReader], pipe: Path, clips: Clips) -> None:
-    """Pitfall C1."""
     before, reader = set(children()), backend(timeout=0.5)
     good = clips("short3.mp4", 3)
     reader.timeout = 30
@@ -143,7 +142,7 @@ def test_a_process_that_lost_its_reader_ends(pipe: Path, clips: Clips) -> None:
 
 
 def test_forked_processes_have_their_own(own: PyAVReader, clips: Clips, number: Number) -> None:
-    """Pitfall C9: workers of a DataLoader, which are daemonic, made after the reader has read."""
+    """Workers of a DataLoader, which are daemonic, made after the reader has read."""
     from torch.utils.data import DataLoader, Dataset
 
     path = clips("plain.mp4", 60)
@@ -177,7 +176,6 @@ def test_copies_and_threads(own: PyAVReader, clips: Clips, number: Number) -> No
 
 @pytest.mark.parametrize("backend", ["pyav", "decord"])
 def test_nothing_leaks(backend: str, clips: Clips, request: pytest.FixtureRequest) -> None:
-    """Pitfall C8."""
     reader: PyAVReader = request.getfixturevalue(backend)
     path = clips("short5.mp4", 5)
 
@@ -225,7 +223,6 @@ def test_a_process_that_does_not_start_says_why(tmp_path: Path, monkeypatch: pyt
 
 
 def test_readers_name_what_they_need(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pitfall C7."""
     monkeypatch.setattr(readers, "find_spec", lambda name: None)
     with pytest.raises(Refused, match=r"covr_lab\[decord\].*PyAVReader"):
         DecordReader()
