@@ -51,5 +51,9 @@ def summary_table(outcome: Outcome) -> str:
     if outcome.failed:
         first = "; ".join(f"{session}: {reason}" for session, reason in list(outcome.failed.items())[:5])
         lines.append(f"{len(outcome.failed)} of {outcome.sessions} sessions failed and count as misses: {first}")
+    unreadable = json.loads((outcome.folder / "run.json").read_text(encoding="utf-8")).get("unreadable_videos") or {}
+    if unreadable:
+        first = "; ".join(list(unreadable.values())[:3])
+        lines.append(f"{len(unreadable)} videos could not be read, queries for them count as misses: {first}")
     lines.append(str(outcome.folder.resolve()))
     return "\n".join(lines)

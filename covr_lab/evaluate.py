@@ -164,7 +164,7 @@ class ModelIdentity(Callback):
             return
         found, known = pl_module.system.fingerprints, self.folder.record.get("models")
         if known not in (None, found):
-            raise RunRefused(f"{self.folder.path}: the weights behind this recipe have changed: use --fresh")
+            raise RunRefused(f"{self.folder.path}: the weights or videos behind this recipe have changed: use --fresh")
         self.folder.update(models=found, world_size=trainer.world_size, unreadable_videos=pl_module.system.unreadable)
 
 

@@ -21,7 +21,19 @@ from covr_lab.reasoning.turn import decide, snapshots
 from covr_lab.retrievers.base import Ask, Retriever
 from covr_lab.retrievers.video import VideoEncoder
 from covr_lab.system import System
-from covr_lab.types import Context, Cost, Event, Feedback, Intent, Query, RankedList, Reflection, Session, Turn
+from covr_lab.types import (
+    Context,
+    Cost,
+    Event,
+    Feedback,
+    Intent,
+    Query,
+    RankedList,
+    Reflection,
+    Session,
+    SessionError,
+    Turn,
+)
 
 if TYPE_CHECKING:
     from covr_lab.gallery.videos import VideoStore
@@ -149,6 +161,8 @@ class ModularSystem(System):
         composed = [name for name, channel in self.channels.items() if channel.anchor != "none"]
         turns = []
         for ask, result in zip(asks, rank_gallery(retriever, asks), strict=True):
+            if not len(result.rows):
+                raise SessionError(f"session {ask.session}: all gallery videos are unreadable or masked")
             stored = dict.fromkeys(composed, RankedList(result.rows[: self.fusion.pool]))
             turns.append(Turn(0, result, channels=stored, events=_cut(retriever, ask.text)))
         if self.rm0 != "both":

@@ -25,8 +25,8 @@ class SessionProgress(Callback):
         self.turns, self.sessions = turns, sessions
         self.recall = TurnRecall(turns, n_gallery, sync_on_compute=False)  # ranks run at their own pace
 
-    def on_predict_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Open the bar."""
+    def on_predict_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Open the bar, once the system is bound: a refusal stands on a line of its own."""
         share = -(-self.sessions // trainer.world_size)
         seconds = 0.5 if sys.stderr.isatty() else 10.0  # a log file needs few lines
         hidden = not trainer.is_global_zero

@@ -89,7 +89,7 @@ def after(text: str, start: str, lines: int) -> list[str]:
 
 
 def test_the_same_texts_give_the_rankings_of_evaluation(desk: Desk) -> None:
-    data = WordWorld(videos=60, queries=30)
+    data = WordWorld(videos=60, queries=30, gallery="union")
     queries = [*data.queries()[:4], Query("words", None, "a red ball in snow")]
     targets = [replace(data.targets()[0], session_id=query.session_id) for query in queries]
     script = {query.session_id: SAID[shift:] + SAID[:shift] for shift, query in enumerate(queries)}

@@ -84,7 +84,7 @@ class TurnRecall(TurnMetric):
 
     def value(self, ranks: Ranks) -> Floats:
         """Per-turn :func:`~covr_lab.functional.metrics.recall_at`."""
-        return F.recall_at(ranks, self.k)
+        return F.recall_at(ranks, min(self.k, self.n_gallery))  # a miss has the rank n_gallery + 1
 
 
 class TurnMedianRank(TurnMetric):

@@ -91,7 +91,7 @@ def contexts(runs: Sequence[Run]) -> list[tuple[str, str, str | None]]:
 
 def session_values(outcomes: Outcomes) -> dict[str, Floats]:
     """Metric -> value of each session and turn, float64 ``(S, T+1)``: 100 or 0 for R@K; BRI is NaN at turn 0."""
-    recalls = {f"R@{k}": np.where(outcomes.ranks <= k, 100.0, 0.0) for k in RECALLS}
+    recalls = {f"R@{k}": np.where(outcomes.ranks <= min(k, outcomes.n_gallery), 100.0, 0.0) for k in RECALLS}
     return recalls | {"BRI": bri_per_session(outcomes.ranks)}
 
 

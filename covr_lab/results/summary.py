@@ -53,15 +53,16 @@ def summarise(table: pa.Table, run: dict[str, Any], *, allow_partial: bool = Fal
 
 def _per_turn(outcomes: Outcomes) -> dict[str, list[float | None]]:
     ranks = outcomes.ranks
-    arrays = {f"R@{k}": metrics.recall_at(ranks, k) for k in RECALLS} | {
+    cut = {k: min(k, outcomes.n_gallery) for k in RECALLS}  # a miss has the rank n_gallery + 1 and is no hit for any K
+    arrays = {f"R@{k}": metrics.recall_at(ranks, at) for k, at in cut.items()} | {
         "MdR": metrics.median_rank(ranks),
         "MnR": metrics.mean_rank(ranks),
         "MRR": metrics.mean_reciprocal_rank(ranks, outcomes.n_gallery),
-        "MeanR3": metrics.mean_recall(ranks, RECALLS[:3]),
-        "MeanR4": metrics.mean_recall(ranks, RECALLS),
+        "MeanR3": metrics.mean_recall(ranks, [cut[k] for k in RECALLS[:3]]),
+        "MeanR4": metrics.mean_recall(ranks, list(cut.values())),
         "BRI": metrics.bri_per_turn(ranks),
         "Hits@1": metrics.hits_at(ranks, 1),
-        "Hits@10": metrics.hits_at(ranks, 10),
+        "Hits@10": metrics.hits_at(ranks, cut[10]),
         "coverage": 100.0 * (ranks <= outcomes.n_gallery).mean(axis=0),
         "ties": (outcomes.ties > 0).sum(axis=0),
     }

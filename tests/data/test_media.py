@@ -103,13 +103,13 @@ def test_missing_folder_is_refused_at_setup(annotations: str, tmp_path: Path) ->
         WebVidCoVR(annotations=annotations, videos_dir=str(tmp_path / "absent")).setup("predict")
 
 
-def test_store_gets_paths_reader_and_references_of_the_sessions(annotations: str, tmp_path: Path) -> None:
+def test_store_gets_paths_reader_and_all_references(annotations: str, tmp_path: Path) -> None:
     reader = Existing()
     data = WebVidCoVR(annotations=annotations, videos_dir=str(tmp_path), reader=reader, limit=1)
     store = data.videos
     assert store is not None
     assert store is data.videos
-    assert (store.reader, store.references) == (reader, ("01/007",))
+    assert (store.reader, store.references) == (reader, ("01/007", "2/7"))  # whatever limit says
     assert store.paths("2/7") == tmp_path / "2" / "7.mp4"
 
 

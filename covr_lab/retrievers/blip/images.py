@@ -46,6 +46,8 @@ def preprocess(frames: Frames, size: int, storyboard: int = 1) -> Tensor:
     >>> preprocess(np.zeros((8, 30, 40, 3), dtype=np.uint8), 32, storyboard=2).shape
     torch.Size([2, 3, 32, 32])
     """
+    from torchvision.transforms.v2.functional import normalize  # heavy: only where pixels are made
+
     if size % storyboard or len(frames) % storyboard**2:
         raise ValueError(
             f"{len(frames)} frames do not fill storyboards of {storyboard} x {storyboard} cells in {size} pixels: take "
@@ -55,4 +57,5 @@ def preprocess(frames: Frames, size: int, storyboard: int = 1) -> Tensor:
     cells = squash(frames, cell).reshape(len(frames) // storyboard**2, storyboard, storyboard, cell, cell, 3)
     images = cells.transpose(0, 1, 3, 2, 4, 5).reshape(-1, size, size, 3)
     pixels = torch.from_numpy(images).permute(0, 3, 1, 2).float().div(255)
-    return pixels.sub(torch.tensor(MEAN).view(3, 1, 1)).div(torch.tensor(DEVIATION).view(3, 1, 1)).contiguous()
+    normalised: Tensor = normalize(pixels, list(MEAN), list(DEVIATION))
+    return normalised.contiguous()

@@ -1,0 +1,1 @@
+"""A generated world on pixels: short clips of moving shapes, their captions and edits, and a small BLIP for them."""
