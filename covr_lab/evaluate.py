@@ -191,7 +191,7 @@ def run_record(name: str, document: Document, runner: SessionRunner, data: Any) 
         },
         "recipe": document,
         "protocol": protocol,
-        "proxy": runner.system.proxy,
+        "proxy": runner.system.proxy or data.proxy,
         "reader": None if data.videos is None else data.videos.reader.fingerprint,
         "versions": {**versions, "python": sys.version.split()[0], "git": _git_sha()},
         "n_sessions": len(data.queries()),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import os
 import re
 import subprocess
@@ -9,6 +10,9 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from tests.gallery.toy import write_clip
+from tests.tiny_blip import make_tiny_blip
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -35,16 +39,24 @@ def test_every_other_command_runs(tmp_path: Path) -> None:
         (tmp_path / folder).symlink_to(ROOT / folder)
     rows = annotations.read_text(encoding="utf-8").splitlines(keepends=True)
     (tmp_path / "short.csv").write_text("".join(rows[:41]), encoding="utf-8")
+    videos = sorted({row[key] for row in csv.DictReader(rows[:41]) for key in ("pth1", "pth2")})
+    clips = [write_clip(tmp_path / f"{number}.mp4", number) for number in range(6)]
+    for number, video in enumerate(videos):
+        path = tmp_path / "videos" / f"{video}.mp4"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.hardlink_to(clips[number % 6])
+    model = str(make_tiny_blip(tmp_path / "blip"))
     script = "\n".join(["set -euo pipefail", *(SHORTER.get(line, line) for line in COMMANDS[2:])])
-    assert script.count("python tools/") >= 12
+    assert script.count("python tools/") >= 18
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     done = subprocess.run(
         ["bash", "-c", script],
         cwd=tmp_path,
-        env=os.environ | {"A": "short.csv", "PATH": path},
+        env=os.environ | {"A": "short.csv", "V": "videos", "B": model, "T": model, "PATH": path},
         input="random\nmake it red\n/quit\n",
         capture_output=True,
         text=True,
     )
     assert done.returncode == 0, (done.stdout[-3000:], done.stderr[-3000:])
-    assert (tmp_path / "runs" / "recovr" / "report" / "report.html").is_file()
+    for run in ("recovr", "recovr_blip"):
+        assert (tmp_path / "runs" / run / "report" / "report.html").is_file()

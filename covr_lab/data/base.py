@@ -198,9 +198,11 @@ class TripletDataModule(MediaDataModule, ABC):
         options: see :class:`~covr_lab.data.media.MediaDataModule`.
 
     Attributes:
+        proxy: how numbers on this data have to be labelled, ``None`` for a benchmark.
         skip: ids of finished sessions, left out of the batches; set it before predict to resume a run.
     """
 
+    proxy: str | None = None
     skip: frozenset[str] = frozenset()
 
     def __init__(

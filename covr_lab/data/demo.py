@@ -35,6 +35,8 @@ class DemoWorld(TripletDataModule):
         options: see :class:`~covr_lab.data.base.TripletDataModule`.
     """
 
+    proxy = "demo world: generated clips and a toy model, to compare systems with each other and with nothing published"
+
     def __init__(self, *, families: int = 150, seed: int = 0, folder: str | None = None, **options: Any) -> None:
         if not 1 <= families <= 1000:
             raise ValueError(f"data.families must be from 1 to 1000, not {families}")
