@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from lightning import Callback, LightningModule, Trainer
-from lightning.fabric.utilities.exceptions import MisconfigurationException
 
 from covr_lab.gallery.build import index
 from covr_lab.progress import SessionProgress
@@ -25,6 +24,7 @@ from covr_lab.results.summary import write_metrics
 from covr_lab.results.wandb_log import log_run
 from covr_lab.results.writer import RowWriter
 from covr_lab.runner import SessionRunner
+from covr_lab.trainer import predictor
 from covr_lab.types import Refused
 
 PACKAGES = ("covr_lab", "torch", "lightning", "transformers", "numpy")
@@ -130,24 +130,8 @@ def _predict(runner: SessionRunner, data: Any, folder: RunFolder, machine: Machi
     data.skip = folder.finished_sessions()
     left = len(data.queries()) - len(data.skip)
     devices = min(machine.devices, left)
-    try:
-        trainer = Trainer(
-            accelerator=machine.accelerator,
-            devices=devices,
-            num_nodes=machine.num_nodes,
-            strategy="ddp" if devices * machine.num_nodes > 1 else "auto",
-            logger=False,
-            enable_checkpointing=False,
-            enable_model_summary=False,
-            enable_progress_bar=False,
-            callbacks=[
-                ModelIdentity(folder),
-                RowWriter(folder.turns),
-                SessionProgress(runner.protocol.turns, left, len(data.gallery)),
-            ],
-        )
-    except (ValueError, RuntimeError, MisconfigurationException) as error:
-        raise Refused(f"trainer: {error}") from error
+    progress = SessionProgress(runner.protocol.turns, left, len(data.gallery))
+    trainer = predictor(machine, devices, [ModelIdentity(folder), RowWriter(folder.turns), progress])
     trainer.predict(runner, datamodule=data, return_predictions=False)
     trainer.strategy.barrier("rows written")
 

@@ -14,8 +14,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from lightning import Callback, Trainer
-from lightning.fabric.utilities.exceptions import MisconfigurationException
+from lightning import Trainer
 from lightning.fabric.utilities.rank_zero import rank_zero_only
 from torch import nn
 from torch.utils.data import DataLoader
@@ -26,6 +25,7 @@ from covr_lab.gallery.store import Artifact, finish, forget_failures, is_finishe
 from covr_lab.gallery.videos import VideoStore
 from covr_lab.recipe import Machine
 from covr_lab.retrievers.video import VideoEncoder
+from covr_lab.trainer import predictor
 from covr_lab.types import Refused
 
 
@@ -167,7 +167,7 @@ def _encode(clips: Clips, progress: IndexProgress, machine: Machine, batch_size:
     devices = min(machine.devices, len(clips))
     if workers is None:
         workers = max(1, min(8, (os.cpu_count() or 1) // devices))
-    trainer = _trainer(machine, devices, [ShardWriter(clips.jobs), progress])
+    trainer = predictor(machine, devices, [ShardWriter(clips.jobs), progress])
     loader = DataLoader(
         clips,
         batch_size=batch_size,
@@ -193,20 +193,3 @@ def _deaf(worker: int) -> None:
     """Ctrl-C is for the process that waits for this one."""
     del worker
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-
-def _trainer(machine: Machine, devices: int, callbacks: list[Callback]) -> Trainer:
-    try:
-        return Trainer(
-            accelerator=machine.accelerator,
-            devices=devices,
-            num_nodes=machine.num_nodes,
-            strategy="ddp" if devices * machine.num_nodes > 1 else "auto",
-            logger=False,
-            enable_checkpointing=False,
-            enable_model_summary=False,
-            enable_progress_bar=False,
-            callbacks=callbacks,
-        )
-    except (ValueError, RuntimeError, MisconfigurationException) as error:
-        raise Refused(f"trainer: {error}") from error
