@@ -15,6 +15,7 @@ import time
 import tracemalloc
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -328,9 +329,20 @@ def with_opencv(path: Path, wanted: Sequence[int]) -> Array:
     return np.stack(found)
 
 
+@contextmanager
+def one_core() -> Iterator[None]:
+    """This process and those it starts share one core, whatever number of threads a library takes (Linux only)."""
+    cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(cores)})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, cores)
+
+
 def decode(bench: Compare) -> Iterator[Row]:
     """15 of 300 frames, against the libraries called directly; ours also checks the clip and can be killed."""
-    with TemporaryDirectory() as folder:
+    with TemporaryDirectory() as folder, one_core():
         path, sampler = write_clip(Path(folder) / "clip.mp4"), Uniform(15)
         wanted = sampler.indices(300).tolist()
         for reader in (PyAVReader(), DecordReader()):
