@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Literal
 
 import torch
 from torch import Tensor
-from torch.nn.functional import normalize
 
 from covr_lab.frozen import Frozen
+from covr_lab.functional.pooling import pool_mean
 from covr_lab.gallery.gallery import Gallery
 from covr_lab.gallery.store import Address, Artifact
 from covr_lab.retrievers.base import Retriever
@@ -113,7 +113,7 @@ class VideoRetriever(VideoEncoder, Retriever):
     def pool(self, rows: Tensor, ids: Sequence[str]) -> Tensor:
         """Unit vectors ``(N, D)`` of rows ``(N, D)`` or ``(N, F, D)``, in the second case the mean over frames."""
         del ids
-        return normalize(rows.mean(1) if rows.dim() == 3 else rows, dim=1)
+        return pool_mean(rows if rows.dim() == 3 else rows.unsqueeze(1))
 
     def bind(self, gallery: Gallery, videos: VideoStore | None = None) -> None:
         """Read the gallery's vectors; a video that could not be encoded keeps its row but is never ranked.
