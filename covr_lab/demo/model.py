@@ -20,6 +20,7 @@ WEIGHTS: Final = Path(str(resources.files("covr_lab.demo") / "weights"))
 GRID: Final = 2  # a tile holds GRID x GRID frames in reading order
 CELL: Final = 64  # pixels
 LENGTH: Final = 64  # tokens of a text
+WIDTH: Final = 128  # of both towers and of the embeddings
 SPECIAL: Final = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
 
@@ -33,24 +34,20 @@ def vocabulary() -> list[str]:
     return [*SPECIAL, *",.;:'-!?", *sorted(found)]
 
 
-def config(
-    words: int, *, width: int = 128, patch: int = 16, vision_layers: int = 4, text_layers: int = 3
-) -> BlipConfig:
+def config(words: int) -> BlipConfig:
     """Sizes of the model for a vocabulary of ``words`` words; [DEC] and [ENC] follow the vocabulary."""
     from transformers import BlipConfig
 
-    sizes = {"hidden_size": width, "num_attention_heads": 4, "projection_dim": width}
+    sizes = {"hidden_size": WIDTH, "num_attention_heads": 4, "projection_dim": WIDTH, "intermediate_size": 3 * WIDTH}
     vision = sizes | {
-        "intermediate_size": 3 * width,
-        "num_hidden_layers": vision_layers,
+        "num_hidden_layers": 4,
         "image_size": GRID * CELL,
-        "patch_size": patch,
+        "patch_size": 16,
         "layer_norm_eps": 1e-6,
         "initializer_range": 0.02,
     }
     text = sizes | {
-        "intermediate_size": 3 * width,
-        "num_hidden_layers": text_layers,
+        "num_hidden_layers": 3,
         "vocab_size": words + 2,
         "max_position_embeddings": LENGTH,
         "bos_token_id": words,
@@ -60,16 +57,16 @@ def config(
         "is_decoder": True,
         "use_cache": False,
     }
-    return BlipConfig(text_config=text, vision_config=vision, image_text_hidden_size=width, projection_dim=width)
+    return BlipConfig(text_config=text, vision_config=vision, image_text_hidden_size=WIDTH, projection_dim=WIDTH)
 
 
-def untrained(seed: int, **sizes: int) -> BlipForImageTextRetrieval:
+def untrained(seed: int) -> BlipForImageTextRetrieval:
     """The model with random weights."""
     from transformers import BlipForImageTextRetrieval
 
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        model = BlipForImageTextRetrieval(config(len(vocabulary()), **sizes))
+        model = BlipForImageTextRetrieval(config(len(vocabulary())))
     model.train(False)
     return model
 
