@@ -79,8 +79,12 @@ class Conversation:
     def _extended(cls, system: System, session: Session, verb: Callable[[], list[Turn]]) -> Self:
         begun = time.perf_counter()
         turn = verb()[0]
-        longer = session.then(replace(turn, cost=replace(turn.cost, seconds=time.perf_counter() - begun)))
-        return cls(system, longer, system.ask([longer])[0])
+        longer = session.then(replace(turn, seconds=time.perf_counter() - begun))
+        question = system.ask([longer])[0]
+        if question is None:
+            return cls(system, longer)
+        asked = replace(longer.turns[-1], calls=(*longer.turns[-1].calls, *question.calls))
+        return cls(system, session.then(asked), question.text)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from typing import Any
 
 from lightning import Callback, LightningModule, Trainer
 
+from covr_lab.estimate import CallEstimate
 from covr_lab.gallery.build import index
 from covr_lab.progress import SessionProgress
 from covr_lab.recipe import Document, Machine, Wandb, build_parser, digest, explain, plain, resolve
@@ -119,10 +120,11 @@ def prepare(paths: Sequence[Path], overrides: Sequence[str]) -> tuple[Document, 
     config = resolve(parser, paths, overrides)
     try:
         parts = parser.instantiate(config)
+        runner = SessionRunner(parts.system, parts.simulator, parts.protocol, parts.engines)
         parts.data.setup("predict")
     except (ValueError, OSError) as error:
         raise Refused(explain(str(error))) from error
-    return plain(parser, config), parts.data, SessionRunner(parts.system, parts.simulator, parts.protocol)
+    return plain(parser, config), parts.data, runner
 
 
 def _predict(runner: SessionRunner, data: Any, folder: RunFolder, machine: Machine) -> None:
@@ -131,7 +133,8 @@ def _predict(runner: SessionRunner, data: Any, folder: RunFolder, machine: Machi
     left = len(data.queries()) - len(data.skip)
     devices = min(machine.devices, left)
     progress = SessionProgress(runner.protocol.turns, left, len(data.gallery))
-    trainer = predictor(machine, devices, [ModelIdentity(folder), RowWriter(folder.turns), progress])
+    costs = CallEstimate(data.queries()[0], data.targets()[0], left, runner.protocol.turns)
+    trainer = predictor(machine, devices, [ModelIdentity(folder), RowWriter(folder.turns), costs, progress])
     trainer.predict(runner, datamodule=data, return_predictions=False)
     trainer.strategy.barrier("rows written")
 
@@ -146,7 +149,7 @@ class ModelIdentity(Callback):
         """Record or compare, on rank 0, once the system is bound to its gallery."""
         if not trainer.is_global_zero or not isinstance(pl_module, SessionRunner):
             return
-        found, known = pl_module.system.fingerprints, self.folder.record.get("models")
+        found, known = pl_module.fingerprints, self.folder.record.get("models")
         if known not in (None, found):
             raise RunRefused(f"{self.folder.path}: the weights or videos behind this recipe have changed: use --fresh")
         self.folder.update(models=found, world_size=trainer.world_size, unreadable_videos=pl_module.system.unreadable)

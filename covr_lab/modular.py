@@ -6,11 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, cast
 
+import numpy as np
 import torch
 from torch import nn
 
 from covr_lab.captioners.base import Captioner
-from covr_lab.engines.base import Engine
+from covr_lab.engines.base import Engine, borrow
+from covr_lab.engines.request import Rehearsal, Request
 from covr_lab.gallery.gallery import Gallery
 from covr_lab.ranking.correct import Corrected, Found, correct
 from covr_lab.ranking.fusion import Fusion
@@ -23,11 +25,11 @@ from covr_lab.retrievers.video import VideoEncoder
 from covr_lab.system import System
 from covr_lab.types import (
     Context,
-    Cost,
     Event,
     Feedback,
     Intent,
     Query,
+    Question,
     RankedList,
     Reflection,
     Session,
@@ -37,6 +39,9 @@ from covr_lab.types import (
 
 if TYPE_CHECKING:
     from covr_lab.gallery.videos import VideoStore
+
+
+CANDIDATES = 5  # displayed videos whose captions a question may draw on
 
 
 @dataclass(frozen=True)
@@ -78,8 +83,9 @@ class ModularSystem(System):
         policies: rank policies, in order.
         questioner: what to ask before feedback; without it nothing is asked.
         ask_from: memory that a question reads: the ``snapshot`` the last turn started from, or the ``fresh`` one.
-        engines: name -> engine that reasoners borrow.
-        captioner: describes the videos from their frames, in the place of captions that come with the data.
+        captions: what the system knows of videos in words (long-term progress memory): what the captioner made of
+            their frames (``model``), what the data gives to systems (``annotation``), or nothing.
+        captioner: describes videos for ``captions: model``.
         rm0: turn-0 lists that the fusion remembers: none, the composed one, or that and the initial search.
     """
 
@@ -96,7 +102,7 @@ class ModularSystem(System):
         policies: list[RankPolicy] | None = None,
         questioner: Questioner | None = None,
         ask_from: Literal["snapshot", "fresh"] = "snapshot",
-        engines: dict[str, Engine] | None = None,
+        captions: Literal["model", "annotation", "none"] = "annotation",
         captioner: Captioner | None = None,
         rm0: Literal["none", "covr", "both"] = "none",
     ) -> None:
@@ -108,23 +114,31 @@ class ModularSystem(System):
         for key, name in named.items():
             if name not in retrievers:
                 raise ValueError(f"system.{key} names retriever '{name}', the recipe has {sorted(retrievers)}")
-        reasoners = {"intent": intent, "reflection": reflection, "initial": initial, "questioner": questioner}
-        for key, reasoner in reasoners.items():
-            if reasoner is not None and reasoner.engine not in (None, *(engines or {})):
-                raise ValueError(
-                    f"system.{key} names engine '{reasoner.engine}', the recipe has {sorted(engines or {})}"
-                )
-        self.retrievers, self.engines = nn.ModuleDict(retrievers), nn.ModuleDict(engines or {})
+        if captions == "model" and captioner is None:
+            raise ValueError("system.captions is `model`: name a system.captioner, or set it to annotation or none")
+        self.retrievers, self.engines = nn.ModuleDict(retrievers), nn.ModuleDict()
         self.policies = nn.ModuleList(policies or [])
         self.intent, self.reflection, self.initial, self.questioner = intent, reflection, initial, questioner
-        self.captioner = captioner
+        self.captions, self.captioner = captions, captioner if captions == "model" else None
         self.fusion, self.opening, self.ask_from, self.rm0 = fusion, opening, ask_from, rm0
         self.proxy = next((retriever.proxy for retriever in retrievers.values() if retriever.proxy), None)
 
+    def connect(self, engines: Mapping[str, Engine]) -> frozenset[str]:
+        """Hand reasoners and captioner the engines that they name."""
+        slots = {name: getattr(self, name) for name in ("initial", "intent", "reflection", "questioner", "captioner")}
+        wanted = {f"system.{name}.engine": slot.engine for name, slot in slots.items() if slot is not None}
+        found = borrow(engines, wanted)
+        self.engines = nn.ModuleDict(found)
+        if self.captioner is not None and self.captioner.engine is not None:
+            self.captioner.connect(found[self.captioner.engine])
+        return frozenset(found)
+
     def load(self) -> None:
-        """Load retrievers and captioner."""
+        """Load retrievers, captioner and engines."""
         for name in self.retrievers:
             self._retriever(name).load()
+        for engine in self._engines().values():
+            engine.load()
         if self.captioner is not None:
             self.captioner.load()
         self.freeze()
@@ -133,6 +147,7 @@ class ModularSystem(System):
     def fingerprints(self) -> dict[str, str]:
         """Those of the video encoders' weights and galleries, and of the other retrievers."""
         found = {f"retrievers.{name}": self._retriever(name).fingerprint for name in self.retrievers}
+        found |= {f"engines.{name}": engine.fingerprint for name, engine in self._engines().items()}
         for name, encoder in self._encoders().items():
             found |= {name: encoder.fingerprint, **{f"{name}.{key}": at for key, at in encoder.addresses.items()}}
         return found
@@ -149,9 +164,20 @@ class ModularSystem(System):
         """Bind every retriever to the gallery."""
         if self.captioner is not None:
             gallery = replace(gallery, captions=self.captioner.describe(gallery, videos))
-        self.gallery, self.mask_source = gallery, mask_source
+        elif self.captions == "none":
+            gallery = replace(gallery, captions={})
+        self.gallery, self.videos, self.mask_source = gallery, videos, mask_source
         for name in self.retrievers:
             self._retriever(name).bind(gallery, videos)
+
+    def rehearse(self, query: Query) -> Rehearsal:
+        """The requests of a first turn with a feedback as long as the edit."""
+        session = Session(query, (Turn(0, RankedList(np.zeros(1, np.int32))),))
+        context = replace(self._context(session, None), feedback=Feedback("free", query.text))
+        asking = [slot for slot in (self.intent, self.reflection, self.questioner) if slot is not None and slot.engine]
+        once = [self.initial] if self.initial is not None and self.initial.engine else []
+        first, every = (tuple(cast(Request, slot.render(context)) for slot in slots) for slots in (once, asking))
+        return Rehearsal(first, every)
 
     @torch.inference_mode()
     def start(self, queries: Sequence[Query]) -> list[Turn]:
@@ -172,15 +198,18 @@ class ModularSystem(System):
         searches = self._retrieve(sessions, [Intent(search=state.answer.query) for state in states])
         lists = [{**turn.channels, **found.lists} for turn, found in zip(turns, searches, strict=True)]
         pooled = [{name: RankedList(x.rows[: self.fusion.pool]) for name, x in found.items()} for found in lists]
-        return [replace(turn, channels=c, state=s.answer) for turn, c, s in zip(turns, pooled, states, strict=True)]
+        return [
+            replace(turn, channels=channels, state=state.answer, calls=state.calls)
+            for turn, channels, state in zip(turns, pooled, states, strict=True)
+        ]
 
-    def ask(self, sessions: Sequence[Session]) -> list[str | None]:
+    def ask(self, sessions: Sequence[Session]) -> list[Question | None]:
         """One question a session, or none at all."""
         if self.questioner is None:
             return [None] * len(sessions)
         back = -1 if self.ask_from == "snapshot" else None
         jobs = [(self.questioner, self._context(s, Session(s.query, s.turns[:back]).state)) for s in sessions]
-        return [thought.answer for thought in think(jobs, self._engines())]
+        return [Question(thought.answer, thought.calls) for thought in think(jobs, self._engines())]
 
     @torch.inference_mode()
     def step(
@@ -242,12 +271,16 @@ class ModularSystem(System):
         return (row,) if row is not None and self.mask_source and query.mask_reference else ()
 
     def _context(self, session: Session, state: Reflection | None) -> Context:
-        shown = session.shown
+        best = [self.gallery.ids[row] for row in session.turns[-1].result.rows[:CANDIDATES]]
+        captions = tuple(map(self.gallery.caption, best))
         return Context(
             session,
             state or Reflection(query=session.query.text),
             reference_caption=self.gallery.caption(session.query.reference),
-            shown_caption="" if shown is None else self.gallery.caption(self.gallery.ids[shown]),
+            shown_caption=captions[0] if captions else "",
+            shown=best[0] if best else None,
+            candidates=tuple(filter(None, captions)),
+            videos=self.videos,
         )
 
     def _cuts(self, intent: Intent) -> list[Event]:
@@ -274,7 +307,6 @@ def _record(
 ) -> Turn:
     """The turn as a value, from its thoughts (snapshot, intent, reflection) and what retrieval made of them."""
     state, intent, reflection = thoughts
-    costs = [state.cost, intent.cost, reflection.cost]
     fell_back = {"initial": state.fell_back, "intent": intent.fell_back, "reflection": reflection.fell_back}
     events += [Event("fallback", name) for name, fell in fell_back.items() if fell]
     if context.session.state is None:
@@ -289,5 +321,5 @@ def _record(
         channels=corrected.lists,
         caps=corrected.caps,
         events=tuple(events),
-        cost=Cost(*(sum(parts) for parts in zip(*((c.calls, c.tokens_in, c.tokens_out) for c in costs), strict=True))),
+        calls=(*state.calls, *intent.calls, *reflection.calls),
     )

@@ -103,12 +103,14 @@ def build_parser() -> ArgumentParser:
     from jsonargparse import ArgumentParser
 
     from covr_lab.data.base import TripletDataModule
+    from covr_lab.engines.base import Engine
     from covr_lab.protocol import EvalProtocol
     from covr_lab.simulators.base import UserSimulator
     from covr_lab.system import System
 
     parser = ArgumentParser(exit_on_error=False)
     parser.add_subclass_arguments(TripletDataModule, "data", required=True)
+    parser.add_argument("--engines", type=dict[str, Engine], default={})
     parser.add_subclass_arguments(System, "system", required=True)
     parser.add_subclass_arguments(UserSimulator, "simulator", required=True)
     parser.add_class_arguments(EvalProtocol, "protocol")

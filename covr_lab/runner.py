@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from lightning import LightningModule
+from torch import nn
 
 from covr_lab.data.base import SessionBatch, TripletDataModule
+from covr_lab.engines.base import Engine
+from covr_lab.engines.request import Rehearsal
 from covr_lab.protocol import EvalProtocol
 from covr_lab.results.rows import turn_row
 from covr_lab.simulators.base import UserSimulator
@@ -25,16 +28,44 @@ class SessionRunner(LightningModule):
         system: the system under test; it never sees a target.
         simulator: the user, who does.
         protocol: turns, ties, masking.
+        engines: name -> generator that system or user borrow; never the same one, even where the weights are equal.
+
+    Raises:
+        ValueError: a component names an engine that is not there, or system and user the same one.
     """
 
-    def __init__(self, system: System, simulator: UserSimulator, protocol: EvalProtocol) -> None:
+    def __init__(
+        self,
+        system: System,
+        simulator: UserSimulator,
+        protocol: EvalProtocol,
+        engines: Mapping[str, Engine] | None = None,
+    ) -> None:
         super().__init__()
         self.system, self.simulator, self.protocol = system, simulator, protocol
+        engines = engines or {}
+        for name, engine in engines.items():
+            engine.name = name
+        theirs, users = system.connect(engines), simulator.connect(engines)
+        if both := sorted(theirs & users):
+            raise ValueError(
+                f"system and simulator both name engine '{both[0]}': give the simulator an engine of its own name "
+                "(equal weights are loaded once)"
+            )
+        self.engines = nn.ModuleDict({name: engines[name] for name in sorted(theirs | users)})
+
+    @property
+    def fingerprints(self) -> dict[str, str]:
+        """Those of the system, and of the user's engines."""
+        found = {f"engines.{name}": cast(Engine, engine).fingerprint for name, engine in self.engines.items()}
+        return {**found, **self.system.fingerprints}
 
     def setup(self, stage: str) -> None:
         """Load weights, before the trainer moves them to its device."""
         del stage
         self.system.load()
+        for engine in self.engines.values():
+            cast(Engine, engine).load()
 
     def on_predict_start(self) -> None:
         """Bring in gallery and media, on the device."""
@@ -44,7 +75,12 @@ class SessionRunner(LightningModule):
         """Give the system its gallery and media, and the user the gallery with the captions that a user knows."""
         self.gallery = data.gallery
         self.system.bind(data.gallery, data.videos, mask_source=self.protocol.mask_source)
-        self.simulator.bind(data.user_gallery)
+        self.simulator.bind(data.user_gallery, data.videos)
+
+    def rehearse(self, query: Query, target: Target) -> list[Rehearsal]:
+        """What a session would ask of the system's engines and of its user's; nothing is sent."""
+        session = Session(query, (Turn(0, RankedList(np.zeros(1, np.int32))),))
+        return [self.system.rehearse(query), self.simulator.rehearse(session, target)]
 
     def predict_step(self, batch: SessionBatch, batch_idx: int = 0) -> list[dict[str, Any]]:
         """Rows of one batch, one per executed session-turn."""
@@ -60,23 +96,29 @@ class SessionRunner(LightningModule):
         sessions = [Session(query) for query in queries]
         active = self._advance(sessions, range(len(queries)), lambda at: self.system.start([queries[i] for i in at]))
         for _ in range(self.protocol.turns):
-            active = self._advance(
-                sessions, active, lambda at: self._exchange([sessions[i] for i in at], [targets[i] for i in at])
-            )
+            active = self._advance(sessions, active, lambda at: self._exchange(sessions, targets, at))
         return sessions
 
-    def _exchange(self, sessions: Sequence[Session], targets: Sequence[Target]) -> list[Turn | None]:
-        """Ask, hear the users, and let the system answer those who go on; ``None`` for those who stop."""
-        questions = self.system.ask(sessions)
-        said = self.simulator.respond(sessions, targets, questions)
-        turns: list[Turn | None] = [None] * len(sessions)
-        going = [index for index, feedback in enumerate(said) if feedback.action != "stop"]
+    def _exchange(self, sessions: list[Session], targets: Sequence[Target], active: Sequence[int]) -> list[Turn | None]:
+        """Ask, hear the users, and let the system answer those who go on; ``None`` for those who stop.
+
+        What question and user cost is part of the turn that they lead to, or of the last one when they lead to none.
+        """
+        shown = [sessions[index] for index in active]
+        questions = self.system.ask(shown)
+        texts = [None if question is None else question.text for question in questions]
+        said = self.simulator.respond(shown, [targets[index] for index in active], texts)
+        before = [(*(q.calls if q else ()), *words.calls) for q, words in zip(questions, said, strict=True)]
+        turns: list[Turn | None] = [None] * len(shown)
+        going = [at for at, words in enumerate(said) if words.action != "stop"]
         if going:
-            answers = self.system.step(
-                [sessions[i] for i in going], [said[i] for i in going], [questions[i] for i in going]
-            )
-            for index, turn in zip(going, answers, strict=True):
-                turns[index] = turn
+            answers = self.system.step([shown[i] for i in going], [said[i] for i in going], [texts[i] for i in going])
+            for at, turn in zip(going, answers, strict=True):
+                turns[at] = replace(turn, calls=(*before[at], *turn.calls))
+        for index, turn, calls in zip(active, turns, before, strict=True):
+            if turn is None and calls:
+                *earlier, last = sessions[index].turns
+                sessions[index] = replace(sessions[index], turns=(*earlier, replace(last, calls=(*last.calls, *calls))))
         return turns
 
     @staticmethod
@@ -93,7 +135,7 @@ class SessionRunner(LightningModule):
                 last = sessions[index].turns[-1].result if sessions[index].turns else RankedList(np.empty(0, np.int32))
                 sessions[index] = sessions[index].then(Turn(len(sessions[index].turns), last, error=str(turn)))
             elif turn is not None:
-                sessions[index] = sessions[index].then(replace(turn, cost=replace(turn.cost, seconds=share)))
+                sessions[index] = sessions[index].then(replace(turn, seconds=share))
                 going.append(index)
         return going
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from covr_lab.engines.base import Engine
+from covr_lab.engines.request import Rehearsal
 from covr_lab.frozen import Frozen
 from covr_lab.gallery.gallery import Gallery
-from covr_lab.types import Feedback, Query, Session, Turn
+from covr_lab.types import Feedback, Query, Question, Session, Turn
 
 if TYPE_CHECKING:
     from covr_lab.gallery.videos import VideoStore
@@ -28,6 +30,15 @@ class System(Frozen, ABC):
     proxy: str | None = None
     gallery: Gallery
 
+    def connect(self, engines: Mapping[str, Engine]) -> frozenset[str]:
+        """Take the engines that the system names, before :meth:`load`; returns their names.
+
+        Raises:
+            ValueError: the recipe has no engine of that name.
+        """
+        del engines
+        return frozenset()
+
     @abstractmethod
     def load(self) -> None:
         """Bring the weights into memory, before a trainer moves the system to its device."""
@@ -46,6 +57,11 @@ class System(Frozen, ABC):
         """Id -> reason of the gallery and reference videos that could not be encoded."""
         return {}
 
+    def rehearse(self, query: Query) -> Rehearsal:
+        """What a session of ``query`` would ask of engines, for an estimate; nothing is sent."""
+        del query
+        return Rehearsal()
+
     @abstractmethod
     def start(self, queries: Sequence[Query]) -> list[Turn]:
         """Turn 0 of each query.
@@ -55,7 +71,7 @@ class System(Frozen, ABC):
         """
 
     @abstractmethod
-    def ask(self, sessions: Sequence[Session]) -> list[str | None]:
+    def ask(self, sessions: Sequence[Session]) -> list[Question | None]:
         """One question to each user, ``None`` where nothing is asked."""
 
     @abstractmethod

@@ -9,10 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from covr_lab.engines.request import Call
+    from covr_lab.gallery.videos import VideoStore
 
 Action = Literal["modify", "rewrite", "answer", "free", "stop"]
 Source = Literal["simulated", "human", "scripted"]
@@ -52,12 +56,21 @@ class Feedback:
     """What the user said about the shown video.
 
     A system reads ``text``; ``action`` is for the record and for the action-derived signal of the rank-cap transplant
-    (a person types text, not a label).
+    (a person types text, not a label). ``calls``: what a simulated user asked an engine for it.
     """
 
     action: Action
     text: str
     source: Source = "simulated"
+    calls: tuple[Call, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What a system asks before the feedback, and the calls that it took."""
+
+    text: str
+    calls: tuple[Call, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,16 +155,6 @@ class Event:
     detail: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Cost:
-    """What a turn took: model calls, tokens, wall seconds (its share of the batch)."""
-
-    calls: int = 0
-    tokens_in: int = 0
-    tokens_out: int = 0
-    seconds: float = 0.0
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Turn:
     """One executed turn; turn 0 has no feedback.
@@ -165,6 +168,8 @@ class Turn:
         channels: result memory: channel -> its list after the caps (at most ``pool`` rows).
         result: the full ranking, every gallery row that is not masked.
         caps: the plan of the rank policies for this turn.
+        calls: every request to an engine that the turn took, those of its question and its simulated user included.
+        seconds: wall time, its share of the batch.
         error: why the turn failed; the ranking is then that of the turn before (empty at turn 0).
     """
 
@@ -177,7 +182,8 @@ class Turn:
     channels: Mapping[str, RankedList] = field(default_factory=dict)
     caps: tuple[Cap, ...] = ()
     events: tuple[Event, ...] = ()
-    cost: Cost = Cost()
+    calls: tuple[Call, ...] = ()
+    seconds: float = 0.0
     error: str | None = None
 
 
@@ -231,6 +237,9 @@ class Context:
         question: the open question that the feedback may answer.
         reference_caption: caption of the reference video, "" when there is none.
         shown_caption: caption of the video on display, "" when there is none.
+        shown: id of the video on display, ``None`` when turn 0 failed.
+        candidates: captions of the best videos on display, the first one's first.
+        videos: the media, for prompts that show frames.
     """
 
     session: Session
@@ -239,6 +248,9 @@ class Context:
     question: str | None = None
     reference_caption: str = ""
     shown_caption: str = ""
+    shown: str | None = None
+    candidates: tuple[str, ...] = ()
+    videos: VideoStore | None = field(default=None, repr=False, compare=False)
 
 
 class Refused(ValueError):

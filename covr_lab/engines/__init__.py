@@ -1,1 +1,6 @@
-"""Engines: generators that reasoners borrow by name."""
+"""Engines: generators that reasoners, describers and users borrow by name."""
+
+from covr_lab.engines.base import Engine
+from covr_lab.engines.scripted import ScriptedEngine
+
+__all__ = ["Engine", "ScriptedEngine"]

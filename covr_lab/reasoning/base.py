@@ -5,17 +5,16 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Generic, TypeVar
 
-from covr_lab.engines.base import Engine, Request
+from covr_lab.engines.base import Engine
+from covr_lab.engines.consult import Consulted, ParseError, consult
+from covr_lab.engines.request import Call, Request
 from covr_lab.frozen import Frozen
-from covr_lab.types import Context, Cost, Intent, Reflection
+from covr_lab.types import Context, Intent, Reflection
 
 T = TypeVar("T")
-
-
-class ParseError(ValueError):
-    """An answer that the reasoner cannot read; its deterministic fallback takes over."""
 
 
 class Reasoner(Frozen, ABC, Generic[T]):
@@ -69,11 +68,11 @@ class Questioner(Reasoner[str], ABC):
 
 @dataclass(frozen=True, slots=True)
 class Thought(Generic[T]):
-    """An answer and what it took; ``fell_back`` says that it is the fallback."""
+    """An answer and the calls it took; ``fell_back`` says that it is the fallback."""
 
     answer: T
-    fell_back: bool
-    cost: Cost
+    fell_back: bool = False
+    calls: tuple[Call, ...] = ()
 
 
 def think(jobs: Sequence[tuple[Reasoner[Any], Context]], engines: Mapping[str, Engine]) -> list[Thought[Any]]:
@@ -87,24 +86,22 @@ def think(jobs: Sequence[tuple[Reasoner[Any], Context]], engines: Mapping[str, E
         One thought a job, in order.
     """
     thoughts: list[Thought[Any] | None] = [None] * len(jobs)
-    waiting: dict[str, list[tuple[int, Request]]] = {}
+    waiting: dict[str, dict[int, Request]] = {}
     for index, (reasoner, context) in enumerate(jobs):
         try:
             answer = reasoner.render(context)
         except ParseError:
-            thoughts[index] = Thought(reasoner.fallback(context), True, Cost())
+            thoughts[index] = Thought(reasoner.fallback(context), fell_back=True)
             continue
         if isinstance(answer, Request):
-            waiting.setdefault(str(reasoner.engine), []).append((index, answer))
+            waiting.setdefault(str(reasoner.engine), {})[index] = answer
         else:
-            thoughts[index] = Thought(answer, False, Cost())
+            thoughts[index] = Thought(answer)
     for name, asked in waiting.items():
-        responses = engines[name].generate([request for _, request in asked])
-        for (index, _), response in zip(asked, responses, strict=True):
+        parsers = [partial(jobs[index][0].parse, context=jobs[index][1]) for index in asked]
+        found: list[Consulted[Any]] = consult(list(asked.values()), parsers, engines[name])
+        for index, one in zip(asked, found, strict=True):
             reasoner, context = jobs[index]
-            cost = Cost(1, response.tokens_in, response.tokens_out)
-            try:
-                thoughts[index] = Thought(reasoner.parse(response.text, context), False, cost)
-            except ParseError:
-                thoughts[index] = Thought(reasoner.fallback(context), True, cost)
+            fell_back = one.answer is None
+            thoughts[index] = Thought(reasoner.fallback(context) if fell_back else one.answer, fell_back, one.calls)
     return [thought for thought in thoughts if thought is not None]

@@ -8,7 +8,7 @@ from typing import Any
 
 from covr_lab.engines.base import Engine
 from covr_lab.reasoning.base import Initialiser, IntentReasoner, Reasoner, Reflector, Thought, think
-from covr_lab.types import Context, Cost, Intent, Reflection
+from covr_lab.types import Context, Intent, Reflection
 
 
 def snapshots(
@@ -24,12 +24,12 @@ def snapshots(
         contexts: what is known of each session.
         engines: name -> engine.
     """
-    known = [Thought(context.state, False, Cost()) for context in contexts]
+    known = [Thought(context.state) for context in contexts]
     fresh = [index for index, context in enumerate(contexts) if context.session.state is None]
     if initial is not None:
         thoughts: list[Thought[str]] = think([(initial, contexts[index]) for index in fresh], engines)
         for index, thought in zip(fresh, thoughts, strict=True):
-            known[index] = Thought(Reflection(query=thought.answer), thought.fell_back, thought.cost)
+            known[index] = Thought(Reflection(query=thought.answer), thought.fell_back, thought.calls)
     return known
 
 
@@ -49,5 +49,5 @@ def decide(
         for context, thought in zip(contexts, intents, strict=True):
             query = thought.answer.search or context.state.query
             state = replace(context.state, satisfaction="neutral", query=query)
-            reflections.append(Thought(state, False, Cost()))
+            reflections.append(Thought(state))
     return intents, reflections

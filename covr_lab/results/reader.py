@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from covr_lab.results.schema import SCHEMA, VERSION
+from covr_lab.results.schema import SCHEMA, VERSION, schema_of
 
 
 class Unfinished(ValueError):
@@ -55,9 +55,9 @@ def read_run(run_dir: Path) -> dict[str, Any]:
     if not path.is_file():
         raise FileNotFoundError(f"{path} is missing: give the folder of a run that tools/eval.py wrote")
     run: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    if run.get("schema") != VERSION:
+    if run.get("schema") not in range(1, VERSION + 1):
         raise ValueError(
-            f"{path}: schema {run.get('schema')} is not {VERSION}: report it with the version that wrote it"
+            f"{path}: schema {run.get('schema')} is not one of 1 to {VERSION}: report it with the version that wrote it"
         )
     return run
 
@@ -76,14 +76,19 @@ def read_rows(run_dir: Path) -> pa.Table:
 
 
 def _read_part(path: Path) -> pa.Table:
+    """One part; columns that are newer than it are null."""
     table = pq.ParquetFile(path).read()  # read_table would invent columns from a folder named a=b
-    if not table.schema.equals(SCHEMA):
-        types = [dict(zip(schema.names, schema.types, strict=True)) for schema in (table.schema, SCHEMA)]
+    version = int((table.schema.metadata or {}).get(b"covr_lab.schema", VERSION))
+    wanted = schema_of(version)
+    if not table.schema.equals(wanted):
+        types = [dict(zip(schema.names, schema.types, strict=True)) for schema in (table.schema, wanted)]
         odd = [name for name in types[0] | types[1] if types[0].get(name) != types[1].get(name)] or ["their order"]
         raise ValueError(
-            f"{path}: columns differ from schema {VERSION} ({', '.join(odd)}): delete it and run eval again"
+            f"{path}: columns differ from schema {version} ({', '.join(odd)}): delete it and run eval again"
         )
-    return table
+    known = {name: table[name] for name in table.column_names}
+    nulls = {field.name: pa.nulls(len(table), field.type) for field in SCHEMA if field.name not in known}
+    return pa.table({name: (known | nulls)[name] for name in SCHEMA.names}, schema=SCHEMA)
 
 
 def ordered(table: pa.Table) -> pa.Table:

@@ -10,6 +10,7 @@ import torch
 from covr_lab.functional.ranks import position_rank, target_rank
 from covr_lab.gallery.gallery import Gallery
 from covr_lab.protocol import Ties
+from covr_lab.results.calls import call_columns
 from covr_lab.results.schema import TOP
 from covr_lab.types import RankedList, Reflection, Session, Target, Turn
 
@@ -77,10 +78,8 @@ def turn_row(
         "events": [{"kind": event.kind, "detail": event.detail} for event in turn.events],
         "intent_ok": intent.parse_ok if intent else None,
         "reflection_ok": turn.state.parse_ok if turn.state else None,
-        "calls": turn.cost.calls,
-        "tokens_in": turn.cost.tokens_in,
-        "tokens_out": turn.cost.tokens_out,
-        "seconds": turn.cost.seconds,
+        **call_columns(turn.calls),
+        "seconds": turn.seconds,
         "error": turn.error,
     }
 

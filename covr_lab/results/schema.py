@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-VERSION = 1
-TIMING = ("seconds",)  # columns that may differ between two runs of one recipe
+VERSION = 2
+TIMING = ("seconds", "module_timing")  # columns that may differ between two runs of one recipe
+ADDED = {2: ("modules", "module_timing", "prompts")}  # version -> its new columns; older rows have nulls there
 TOP = 100  # ids kept of the shown ranking
 
 _strings = pa.list_(pa.string())
+# A piece of a prompt: a text, or a video with the number of its frames.
+_part = pa.struct([("text", pa.string()), ("video", pa.string()), ("frames", pa.int32())])
 SCHEMA = pa.schema(
     [
         ("session_id", pa.string()),
@@ -52,11 +55,64 @@ SCHEMA = pa.schema(
         ("events", pa.list_(pa.struct([("kind", pa.string()), ("detail", pa.string())]))),
         ("intent_ok", pa.bool_()),
         ("reflection_ok", pa.bool_()),
-        ("calls", pa.int64()),
+        ("calls", pa.int64()),  # of the system; those of its user are in `modules` alone
         ("tokens_in", pa.int64()),
         ("tokens_out", pa.int64()),
+        (
+            "modules",  # one entry a module that asked an engine, in the order of asking
+            pa.list_(
+                pa.struct(
+                    [
+                        ("module", pa.string()),
+                        ("outcome", pa.string()),  # valid at first, repaired, or fallback
+                        ("calls", pa.int64()),
+                        ("tokens_in", pa.int64()),
+                        ("tokens_out", pa.int64()),
+                    ]
+                )
+            ),
+        ),
+        (
+            "module_timing",  # aligned with `modules`
+            pa.list_(
+                pa.struct(
+                    [
+                        ("module", pa.string()),
+                        ("seconds", pa.float64()),
+                        ("retries", pa.int64()),
+                        ("cached", pa.int64()),
+                    ]
+                )
+            ),
+        ),
+        (
+            "prompts",  # every call as it was sent and answered
+            pa.list_(
+                pa.struct(
+                    [
+                        ("module", pa.string()),
+                        ("attempt", pa.int32()),
+                        ("system", pa.string()),
+                        ("content", pa.list_(_part)),
+                        ("answer", pa.string()),
+                        ("valid", pa.bool_()),
+                        ("error", pa.string()),
+                    ]
+                )
+            ),
+        ),
         ("seconds", pa.float64()),
         ("error", pa.string()),
     ],
     metadata={"covr_lab.schema": str(VERSION)},
 )
+
+
+def schema_of(version: int) -> pa.Schema:
+    """Columns of rows that ``version`` of this package's format wrote.
+
+    >>> "prompts" in schema_of(1).names, "prompts" in schema_of(2).names
+    (False, True)
+    """
+    later = {name for added, names in ADDED.items() if added > version for name in names}
+    return pa.schema([field for field in SCHEMA if field.name not in later])

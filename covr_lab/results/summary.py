@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from covr_lab.functional import metrics
 from covr_lab.functional.transitions import transition_statistics
+from covr_lab.results.calls import cost_per_turn, module_summary
 from covr_lab.results.folder import write_json
 from covr_lab.results.reader import Outcomes, check_complete, densify, read_rows, read_run
 
@@ -39,6 +40,7 @@ def summarise(table: pa.Table, run: dict[str, Any], *, allow_partial: bool = Fal
             f"run {run['name']}: its rows have n_gallery {outcomes.n_gallery}, run.json has {protocol['n_gallery']}: "
             "turns/ is of another run"
         )
+    costs = cost_per_turn(table, protocol["turns"])
     return {
         "n": len(outcomes.session_ids),
         "n_gallery": outcomes.n_gallery,
@@ -47,7 +49,9 @@ def summarise(table: pa.Table, run: dict[str, Any], *, allow_partial: bool = Fal
         "per_turn": _per_turn(outcomes),
         "transitions": transition_statistics(outcomes.ranks, outcomes.executed, outcomes.shown, outcomes.fired),
         "failures": _failures(table, outcomes),
-        "cost": {name: pc.sum(table[name]).as_py() or 0 for name in ("calls", "tokens_in", "tokens_out")},
+        "cost": {name: sum(values) for name, values in costs.items()},
+        "cost_per_turn": costs,
+        "modules": module_summary(table),
     }
 
 

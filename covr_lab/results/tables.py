@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pyarrow.compute as pc
 
 from covr_lab.functional.bootstrap import paired_difference
+from covr_lab.results.calls import COUNTS, OUTCOMES, module_seconds
 from covr_lab.results.compare import Run, session_values
 from covr_lab.results.plots import Curve
 from covr_lab.results.summary import RECALLS
@@ -111,6 +112,11 @@ def count_tables(runs: Sequence[Run]) -> list[Table]:
         head = ("run", *(key.replace("_", " ") for key in runs[0].summary[part]))
         rows = [[_number(v, 0 if isinstance(v, int) else 1) for v in run.summary[part].values()] for run in runs]
         tables.append(Table(title, note, head, tuple((run.name, *row) for run, row in zip(runs, rows, strict=True))))
+    return [*tables, cost_table(runs), *module_tables(runs)]
+
+
+def cost_table(runs: Sequence[Run]) -> Table:
+    """Calls, tokens and seconds of whole runs."""
     rows = []
     for run in runs:
         cost, seconds, n = run.summary["cost"], pc.sum(run.table["seconds"]).as_py() or 0.0, run.summary["n"]
@@ -118,4 +124,23 @@ def count_tables(runs: Sequence[Run]) -> list[Table]:
         rows.append([*(f"{value:,}" for value in cost.values()), _number(seconds, 1), _number(rate, 2)])
     head = ("run", "calls", "tokens in", "tokens out", "seconds", "sessions/s")
     cells = tuple((run.name, *row) for run, row in zip(runs, rows, strict=True))
-    return [*tables, Table("Cost", "all sessions; seconds are summed over the rows", head, cells)]
+    return Table("Cost", "of the system in all sessions; seconds are summed over the rows", head, cells)
+
+
+def module_tables(runs: Sequence[Run]) -> list[Table]:
+    """What each module asked of its engine, how often its answers could be read, and what that took."""
+    rows = []
+    for run in runs:
+        spent = module_seconds(run.table)
+        for module, counts in run.summary["modules"].items():
+            shares = [_number(100 * counts[name] / counts["asked"], 2) for name in OUTCOMES]
+            session = [_number(counts[name] / run.summary["n"], 1) for name in COUNTS]
+            took = [_number(spent[module]["seconds"] / counts["asked"], 2)]
+            often = [f"{spent[module][name]:,.0f}" for name in ("retries", "cached")]
+            rows.append((run.name, module, f"{counts['asked']:,}", *shares, *session, *took, *often))
+    head = ("run", "module", "asked", "valid %", "repaired %", "fallback %", "calls", "tokens in", "tokens out")
+    note = (
+        "calls and tokens a session, seconds a question; modules whose name begins with user are the simulated user's"
+    )
+    table = Table("Modules", note, (*head, "seconds", "sent again", "cached"), tuple(rows), labels=2)
+    return [table] if rows else []

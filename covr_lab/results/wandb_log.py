@@ -70,7 +70,12 @@ def payload(
     curves = metrics["per_turn"]
     turns = range(len(curves["R@1"]))
     points = [{"turn": turn, **{k: v[turn] for k, v in curves.items() if v[turn] is not None}} for turn in turns]
+    for name, values in metrics["cost_per_turn"].items():
+        for point, value in zip(points, values, strict=True):
+            point[f"cost/{name}"] = value
     summary = {f"transitions/{key}": value for key, value in metrics["transitions"].items() if value is not None}
+    for module, counts in metrics["modules"].items():
+        summary |= {f"modules/{module}/{key}": value for key, value in counts.items()}
     return config, points, summary
 
 

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from torch import nn
 
+from covr_lab.engines.base import Engine
+from covr_lab.engines.request import Rehearsal
 from covr_lab.gallery.gallery import Gallery
 from covr_lab.types import Feedback, Session, Target
+
+if TYPE_CHECKING:
+    from covr_lab.gallery.videos import VideoStore
 
 
 class UserSimulator(nn.Module, ABC):
@@ -16,9 +22,24 @@ class UserSimulator(nn.Module, ABC):
 
     gallery: Gallery
 
-    def bind(self, gallery: Gallery) -> None:
-        """Take the gallery that ``Session`` rows refer to (called once before the loop)."""
+    def connect(self, engines: Mapping[str, Engine]) -> frozenset[str]:
+        """Take the engines that the user names, before anything is loaded; returns their names.
+
+        Raises:
+            ValueError: the recipe has no engine of that name.
+        """
+        del engines
+        return frozenset()
+
+    def bind(self, gallery: Gallery, videos: VideoStore | None = None) -> None:
+        """Take the gallery that ``Session`` rows refer to, and the media (called once before the loop)."""
+        del videos  # most users know captions alone
         self.gallery = gallery
+
+    def rehearse(self, session: Session, target: Target) -> Rehearsal:
+        """What the user would ask of an engine about ``session``, for an estimate; nothing is sent."""
+        del session, target
+        return Rehearsal()
 
     @abstractmethod
     def respond(

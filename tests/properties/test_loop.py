@@ -158,7 +158,7 @@ def test_stored_rows_replay_the_run(runner: SessionRunner, data: TripletFile) ->
         session = Session(query).then(runner.system.start([query])[0])
         for row in rows[1:]:
             feedback = Feedback(row["action"], row["feedback"], row["source"])
-            assert runner.system.ask([session]) == [row["question"]]
+            assert [asked.text if asked else None for asked in runner.system.ask([session])] == [row["question"]]
             session = session.then(runner.system.step([session], [feedback], [row["question"]])[0])
         target, ties = targets[query.session_id], runner.protocol.ties
         again = [turn_row(session, turn, data.gallery, target, ties) for turn in session.turns]

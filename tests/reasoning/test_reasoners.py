@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from covr_lab.engines.base import Request, Response
+from covr_lab.engines.request import Call, Request, Response
 from covr_lab.engines.scripted import ScriptedEngine
 from covr_lab.reasoning.base import IntentReasoner, ParseError, Reasoner, Reflector, think
 from covr_lab.reasoning.intent import ConcatHistory, DualChannelIntent, InitialQuery, fit_words, initial_query
 from covr_lab.reasoning.questions import ATTRIBUTES, FALLBACK, ConstraintQuestion, open_question
 from covr_lab.reasoning.reflection import LIMIT, StateReflector, merge_constraints
-from covr_lab.types import Context, Cost, Feedback, Intent, Query, RankedList, Reflection, Session, Turn
+from covr_lab.types import Context, Feedback, Intent, Query, RankedList, Reflection, Session, Turn
 
 ROW = RankedList(np.array([0], dtype=np.int32))
 UNREADABLE = "..."
@@ -75,7 +75,7 @@ def test_an_unreadable_feedback_falls_back_and_says_so() -> None:
         (thought,) = think([(reasoner, now)], {})
         assert thought.fell_back
         assert thought.answer == Intent(f"a dog on the beach; {UNREADABLE}", "")
-        assert thought.cost == Cost()
+        assert thought.calls == ()
     # A bare verdict is understood: there is nothing to add to the query, and the signal is the reflector's.
     for verdict in ("no, this is wrong", "perfect"):
         (thought,) = think([(DualChannelIntent(), context(verdict, query="a dog"))], {})
@@ -170,7 +170,7 @@ class AskedIntent(IntentReasoner):
 
     def render(self, context: Context) -> Request:
         query = context.session.query
-        return Request("intent", f"{query.text}?", query.session_id, len(context.session.turns))
+        return Request("intent", (f"{query.text}?",), query.session_id, len(context.session.turns))
 
     def parse(self, text: str, context: Context) -> Intent:
         if not text.startswith("search: "):
@@ -185,7 +185,7 @@ class AskedReflection(Reflector):
     engine = "large"
 
     def render(self, context: Context) -> Request:
-        return Request("reflection", "", context.session.query.session_id, len(context.session.turns))
+        return Request("reflection", (), context.session.query.session_id, len(context.session.turns))
 
     def parse(self, text: str, context: Context) -> Reflection:
         return Reflection("negative", query=text)
@@ -226,8 +226,8 @@ def test_think_asks_each_engine_once_and_keeps_the_order() -> None:
     ]
     assert [thought.fell_back for thought in thoughts] == [True, False, False, False, False, False, True]
     # What could not be read was paid for all the same; a rule costs nothing.
-    costs = [Cost(1, 10, 5), Cost(), Cost(1, 10, 5), Cost(1, 10, 11), Cost(1, 10, 4), Cost(), Cost(1, 10, 0)]
-    assert [thought.cost for thought in thoughts] == costs
+    spent = [[(call.valid, call.response.tokens_out) for call in thought.calls] for thought in thoughts]
+    assert spent == [[(False, 5)], [], [(True, 5)], [(True, 11)], [(True, 4)], [], [(False, 0)]]
     assert think([], {}) == []
     assert think([(rule, a)], {"small": small})[0].answer == Intent("a dog, snow", "add snow")
     assert len(small.asked) == 1  # nothing to ask, no call
@@ -238,4 +238,6 @@ def test_a_reasoner_that_asks_must_read_the_answer() -> None:
         parse = IntentReasoner.parse
 
     (thought,) = think([(Forgetful(), context("add snow", name="s7"))], {"small": Counting({"s7/1/intent": "hello"})})
-    assert (thought.answer, thought.fell_back, thought.cost) == (Intent("fallback s7"), True, Cost(1, 10, 5))
+    request = Request("intent", ("make it night?",), "s7", 1)
+    calls = (Call(request, Response("hello", 10, 5), False),)
+    assert (thought.answer, thought.fell_back, thought.calls) == (Intent("fallback s7"), True, calls)

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from covr_lab.results.schema import SCHEMA
+from covr_lab.results.schema import SCHEMA, VERSION
 
 RANKS = {
     "s1": [1],  # stops at once
@@ -84,7 +84,7 @@ def make_run(tmp_path: Path) -> RunMaker:
             table = pa.Table.from_pylist(some, schema=SCHEMA)
             pq.write_table(table, path / "turns" / f"part-r00-b{part:05}.parquet")
         run = {
-            "schema": 1,
+            "schema": VERSION,
             "name": name,
             "command": ["tools/eval.py", "recipes/toy.yaml"],
             "protocol": {"turns": 2, "ties": "optimistic", "n_gallery": 100, "gallery_sha256": "0" * 64} | protocol,

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from covr_lab.results.calls import cost_per_turn, module_summary
 from covr_lab.results.reader import Unfinished, check_complete, densify, ordered, read_rows, read_run
 from covr_lab.results.schema import SCHEMA
 
@@ -76,15 +78,26 @@ def test_rows_that_cannot_be_scored(row: dict[str, Any], message: str) -> None:
 def test_foreign_columns_and_versions_are_refused(make_run: Any, tmp_path: Path) -> None:
     folder = make_run()
     pq.write_table(read_rows(folder).drop_columns(["edit"]), folder / "turns" / "part-r01-b00000.parquet")
-    with pytest.raises(ValueError, match=r"part-r01-b00000.parquet: columns differ from schema 1 \(edit\)"):
+    with pytest.raises(ValueError, match=r"part-r01-b00000.parquet: columns differ from schema 2 \(edit\)"):
         read_rows(folder)
-    (folder / "run.json").write_text('{"schema": 2}', encoding="utf-8")
-    with pytest.raises(ValueError, match="schema 2 is not 1"):
+    (folder / "run.json").write_text('{"schema": 3}', encoding="utf-8")
+    with pytest.raises(ValueError, match="schema 3 is not one of 1 to 2"):
         read_run(folder)
     with pytest.raises(FileNotFoundError, match=r"run\.json is missing"):
         read_run(tmp_path)
     with pytest.raises(FileNotFoundError, match=r"holds no \*\.parquet"):
         read_rows(tmp_path)
+
+
+def test_rows_of_an_older_version_are_read(tmp_path: Path) -> None:
+    """``schema_1.parquet`` was written by the version that had no engines."""
+    (tmp_path / "turns").mkdir()
+    shutil.copy(Path(__file__).with_name("schema_1.parquet"), tmp_path / "turns" / "part.parquet")
+    table = read_rows(tmp_path)
+    assert table.schema.equals(SCHEMA)
+    assert table["modules"].to_pylist() == [None, None]
+    assert densify(table, turns=2).ranks.tolist() == [[3, 1, 1]]
+    assert (module_summary(table), cost_per_turn(table, 1)["tokens_in"]) == ({}, [0, 7])
 
 
 def test_the_denominator_is_the_data() -> None:

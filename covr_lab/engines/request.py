@@ -1,0 +1,126 @@
+"""What goes to an engine and what comes back: values without weights."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from covr_lab.video.samplers import Uniform
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+    from covr_lab.gallery.videos import VideoStore
+    from covr_lab.video import Clip
+
+
+@dataclass(frozen=True, slots=True)
+class Media:
+    """Frames of one video in a prompt; they are read when an engine needs them, not before.
+
+    Attributes:
+        video: id.
+        frames: how many, uniformly spaced.
+        store: where the media lie.
+    """
+
+    video: str
+    frames: int
+    store: VideoStore = field(repr=False, compare=False)
+
+    def clip(self) -> Clip:
+        """The frames, uint8, with their times.
+
+        Raises:
+            SessionError: the video is unknown or cannot be read.
+        """
+        return self.store.clip(self.video, Uniform(self.frames))
+
+    @property
+    def digest(self) -> str:
+        """sha256 of everything that can change a pixel or a time: media, choice of frames, reader."""
+        parts = [self.store.digest([self.video]), Uniform(self.frames).describe(), self.store.reader.fingerprint]
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One prompt of one module.
+
+    Attributes:
+        role: which module asks ("intent", "reflection", ...).
+        content: the user's message: texts and videos in order.
+        session_id: whose turn it is, for records and seeds; a video's id where no session asks.
+        turn: which turn it is.
+        system: the system message, "" for none.
+        schema: what the answer has to look like as JSON; ``None`` for free text.
+        attempt: 1, or 2 for a repair of an answer that could not be read.
+    """
+
+    role: str
+    content: tuple[str | Media, ...]
+    session_id: str
+    turn: int
+    system: str = ""
+    schema: type[BaseModel] | None = None
+    attempt: int = 1
+
+    @property
+    def text(self) -> str:
+        """System and user message in one string, videos named by id and number of frames."""
+        shown = [part if isinstance(part, str) else f"[{part.frames} frames of {part.video}]" for part in self.content]
+        return "\n\n".join(filter(None, (self.system, "".join(shown))))
+
+    @property
+    def digest(self) -> str:
+        """sha256 of what an answer may depend on: messages, media and schema, not whose turn it is."""
+        parts = [part if isinstance(part, str) else {"media": part.digest} for part in self.content]
+        schema = None if self.schema is None else self.schema.model_json_schema()
+        return hashlib.sha256(json.dumps([self.system, parts, schema], sort_keys=True).encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """What an engine answered, and what it took.
+
+    Attributes:
+        text: the answer, "" when there is none.
+        tokens_in: of the prompt, frames included.
+        tokens_out: generated.
+        seconds: wall time, the request's share of its batch.
+        retries: times that it was sent again (429, 5xx, time-out, dropped connection).
+        cached: whether it was answered without a generation; the tokens are then those of the first time.
+        error: why there is no answer, "" when there is one.
+    """
+
+    text: str
+    tokens_in: int = 0
+    tokens_out: int = 0
+    seconds: float = 0.0
+    retries: int = 0
+    cached: bool = False
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One request with its response; ``valid`` says whether the module could read the answer."""
+
+    request: Request
+    response: Response
+    valid: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Rehearsal:
+    """What one session would ask, rendered and not sent.
+
+    Attributes:
+        once: requests of a session that goes on after turn 0.
+        turn: requests of each of its turns.
+    """
+
+    once: tuple[Request, ...] = ()
+    turn: tuple[Request, ...] = ()
