@@ -13,6 +13,11 @@ if TYPE_CHECKING:
 
 ROWS = ("R@1", "R@5", "R@10", "R@50", "MeanR3", "MeanR4", "MRR", "BRI", "coverage")
 
+FAILED = {
+    "unreadable_videos": "read, queries for them count as misses",
+    "undescribed_videos": "described, the system knows nothing of them in words",
+}
+
 
 def quiet() -> None:
     """Silence what libraries say about themselves; warnings about the run stay. Imports Lightning."""
@@ -51,9 +56,9 @@ def summary_table(outcome: Outcome) -> str:
     if outcome.failed:
         first = "; ".join(f"{session}: {reason}" for session, reason in list(outcome.failed.items())[:5])
         lines.append(f"{len(outcome.failed)} of {outcome.sessions} sessions failed and count as misses: {first}")
-    unreadable = json.loads((outcome.folder / "run.json").read_text(encoding="utf-8")).get("unreadable_videos") or {}
-    if unreadable:
-        first = "; ".join(list(unreadable.values())[:3])
-        lines.append(f"{len(unreadable)} videos could not be read, queries for them count as misses: {first}")
+    run = json.loads((outcome.folder / "run.json").read_text(encoding="utf-8"))
+    for key, what in FAILED.items():
+        if failed := run.get(key):
+            lines.append(f"{len(failed)} videos could not be {what}: {'; '.join(list(failed.values())[:3])}")
     lines.append(str(outcome.folder.resolve()))
     return "\n".join(lines)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from lightning import Callback, LightningModule, Trainer
 
 from covr_lab.engines.request import Rehearsal, Request
-from covr_lab.types import Query, Target
+from covr_lab.types import Query, SessionError, Target
 
 # ReCoVR's run on WebVid-CoVR-Test: 1,168 of 2,556 sessions went on after turn 0, 3,010 turns were played after it.
 ENTERED, TURNS = 1168 / 2556, 3010 / 2556
@@ -41,8 +41,8 @@ def estimate(rehearsals: Sequence[Rehearsal], sessions: int, turns: int) -> str:
     likely = round(entered * len(once) + played * len(turn))
     prompts = round(entered * tokens(once) + played * tokens(turn))
     return (
-        f"at most {most:,} model calls; about {likely:,} with {prompts:,} prompt tokens, if sessions end as early as in "
-        f"ReCoVR's paper ({TURNS:.2f} turns each)"
+        f"at most {most:,} model calls; about {likely:,} with {prompts:,} prompt tokens, if sessions end as early as "
+        f"in ReCoVR's paper ({TURNS:.2f} turns each)"
     )
 
 
@@ -64,6 +64,9 @@ class CallEstimate(Callback):
         rehearse = getattr(pl_module, "rehearse", None)
         if rehearse is None or not trainer.is_global_zero:
             return
-        found: list[Rehearsal] = rehearse(self.query, self.target)
+        try:
+            found: list[Rehearsal] = rehearse(self.query, self.target)
+        except SessionError:
+            return  # this session will fail and say why; the others are as dear as nobody knows
         if any(one.once or one.turn for one in found):
             sys.stderr.write(f"{estimate(found, self.sessions, self.turns)}\n")

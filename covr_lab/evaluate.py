@@ -152,7 +152,9 @@ class ModelIdentity(Callback):
         found, known = pl_module.fingerprints, self.folder.record.get("models")
         if known not in (None, found):
             raise RunRefused(f"{self.folder.path}: the weights or videos behind this recipe have changed: use --fresh")
-        self.folder.update(models=found, world_size=trainer.world_size, unreadable_videos=pl_module.system.unreadable)
+        system = pl_module.system
+        failed = {"unreadable_videos": system.unreadable, "undescribed_videos": system.undescribed}
+        self.folder.update(models=found, world_size=trainer.world_size, **failed)
 
 
 def run_record(name: str, document: Document, runner: SessionRunner, data: Any) -> Document:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 import torch
@@ -18,7 +18,7 @@ from covr_lab.ranking.correct import Corrected, Found, correct
 from covr_lab.ranking.fusion import Fusion
 from covr_lab.ranking.policies import RankPolicy
 from covr_lab.ranking.retrieve import rank_gallery
-from covr_lab.reasoning.base import Initialiser, IntentReasoner, Questioner, Reflector, Thought, think
+from covr_lab.reasoning.base import Initialiser, IntentReasoner, Questioner, Reasoner, Reflector, Thought, think
 from covr_lab.reasoning.turn import decide, snapshots
 from covr_lab.retrievers.base import Ask, Retriever
 from covr_lab.retrievers.video import VideoEncoder
@@ -125,8 +125,9 @@ class ModularSystem(System):
 
     def connect(self, engines: Mapping[str, Engine]) -> frozenset[str]:
         """Hand reasoners and captioner the engines that they name."""
-        slots = {name: getattr(self, name) for name in ("initial", "intent", "reflection", "questioner", "captioner")}
-        wanted = {f"system.{name}.engine": slot.engine for name, slot in slots.items() if slot is not None}
+        wanted = {f"system.{name}.engine": slot.engine for name, slot in self._reasoners().items()}
+        if self.captioner is not None:
+            wanted["system.captioner.engine"] = self.captioner.engine
         found = borrow(engines, wanted)
         self.engines = nn.ModuleDict(found)
         if self.captioner is not None and self.captioner.engine is not None:
@@ -148,14 +149,21 @@ class ModularSystem(System):
         """Those of the video encoders' weights and galleries, and of the other retrievers."""
         found = {f"retrievers.{name}": self._retriever(name).fingerprint for name in self.retrievers}
         found |= {f"engines.{name}": engine.fingerprint for name, engine in self._engines().items()}
+        found |= {name: slot.fingerprint for name, slot in self._reasoners().items() if slot.fingerprint}
         for name, encoder in self._encoders().items():
             found |= {name: encoder.fingerprint, **{f"{name}.{key}": at for key, at in encoder.addresses.items()}}
         return found
 
     @property
     def unreadable(self) -> dict[str, str]:
-        """Those of all video encoders."""
-        return {video: why for encoder in self._encoders().values() for video, why in encoder.unusable.items()}
+        """Those of all retrievers."""
+        retrievers = [encoder for encoder in self._encoders().values() if not isinstance(encoder, Captioner)]
+        return {video: why for encoder in retrievers for video, why in encoder.unusable.items()}
+
+    @property
+    def undescribed(self) -> dict[str, str]:
+        """Those that the captioner failed on: nothing is known of them in words."""
+        return {} if self.captioner is None else self.captioner.unusable
 
     def _encoders(self) -> dict[str, VideoEncoder]:
         return {name: module for name, module in self.named_modules() if isinstance(module, VideoEncoder)}
@@ -271,7 +279,8 @@ class ModularSystem(System):
         return (row,) if row is not None and self.mask_source and query.mask_reference else ()
 
     def _context(self, session: Session, state: Reflection | None) -> Context:
-        best = [self.gallery.ids[row] for row in session.turns[-1].result.rows[:CANDIDATES]]
+        ids, turns = self.gallery.ids, session.turns
+        best = [ids[row] for row in turns[-1].result.rows[:CANDIDATES]]
         captions = tuple(map(self.gallery.caption, best))
         return Context(
             session,
@@ -280,6 +289,7 @@ class ModularSystem(System):
             shown_caption=captions[0] if captions else "",
             shown=best[0] if best else None,
             candidates=tuple(filter(None, captions)),
+            displayed=tuple(self.gallery.caption(ids[t.result.rows[0]]) if len(t.result.rows) else "" for t in turns),
             videos=self.videos,
         )
 
@@ -289,6 +299,10 @@ class ModularSystem(System):
 
     def _retriever(self, name: str) -> Retriever:
         return cast(Retriever, self.retrievers[name])
+
+    def _reasoners(self) -> dict[str, Reasoner[Any]]:
+        slots = {name: getattr(self, name) for name in ("initial", "intent", "reflection", "questioner")}
+        return {name: slot for name, slot in slots.items() if slot is not None}
 
     def _engines(self) -> Mapping[str, Engine]:
         return cast("Mapping[str, Engine]", self.engines)

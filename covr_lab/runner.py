@@ -13,12 +13,14 @@ from torch import nn
 
 from covr_lab.data.base import SessionBatch, TripletDataModule
 from covr_lab.engines.base import Engine
-from covr_lab.engines.request import Rehearsal
+from covr_lab.engines.request import Call, Rehearsal
 from covr_lab.protocol import EvalProtocol
 from covr_lab.results.rows import turn_row
 from covr_lab.simulators.base import UserSimulator
 from covr_lab.system import System
 from covr_lab.types import Query, RankedList, Session, SessionError, Target, Turn
+
+Asked = dict[int, tuple[Call, ...]]  # turn that is to follow -> calls of its question and its user
 
 
 class SessionRunner(LightningModule):
@@ -56,9 +58,10 @@ class SessionRunner(LightningModule):
 
     @property
     def fingerprints(self) -> dict[str, str]:
-        """Those of the system, and of the user's engines."""
+        """Those of the system, of the user, and of all engines."""
         found = {f"engines.{name}": cast(Engine, engine).fingerprint for name, engine in self.engines.items()}
-        return {**found, **self.system.fingerprints}
+        user = {"simulator": self.simulator.fingerprint} if self.simulator.fingerprint else {}
+        return {**found, **user, **self.system.fingerprints}
 
     def setup(self, stage: str) -> None:
         """Load weights, before the trainer moves them to its device."""
@@ -94,32 +97,33 @@ class SessionRunner(LightningModule):
     def play(self, queries: Sequence[Query], targets: Sequence[Target]) -> list[Session]:
         """Whole dialogues. A session that fails ends with a turn that says why; the others go on."""
         sessions = [Session(query) for query in queries]
+        asked: list[Asked] = [{} for _ in queries]  # out of the system's sight: a user's calls speak of the target
         active = self._advance(sessions, range(len(queries)), lambda at: self.system.start([queries[i] for i in at]))
         for _ in range(self.protocol.turns):
-            active = self._advance(sessions, active, lambda at: self._exchange(sessions, targets, at))
-        return sessions
+            active = self._advance(sessions, active, lambda at: self._exchange(sessions, targets, at, asked))
+        return [charged(session, calls) for session, calls in zip(sessions, asked, strict=True)]
 
-    def _exchange(self, sessions: list[Session], targets: Sequence[Target], active: Sequence[int]) -> list[Turn | None]:
-        """Ask, hear the users, and let the system answer those who go on; ``None`` for those who stop.
-
-        What question and user cost is part of the turn that they lead to, or of the last one when they lead to none.
-        """
-        shown = [sessions[index] for index in active]
+    def _exchange(
+        self, sessions: Sequence[Session], targets: Sequence[Target], active: Sequence[int], asked: list[Asked]
+    ) -> list[Turn | None]:
+        """Ask, hear the users, and let the system answer those who go on; ``None`` for those who stop."""
+        happy = self.simulator.satisfied([sessions[index] for index in active], [targets[index] for index in active])
+        turns: dict[int, Turn | None] = dict.fromkeys(active)
+        talking = [index for index, done in zip(active, happy, strict=True) if not done]
+        if not talking:
+            return list(turns.values())
+        shown = [sessions[index] for index in talking]
         questions = self.system.ask(shown)
         texts = [None if question is None else question.text for question in questions]
-        said = self.simulator.respond(shown, [targets[index] for index in active], texts)
-        before = [(*(q.calls if q else ()), *words.calls) for q, words in zip(questions, said, strict=True)]
-        turns: list[Turn | None] = [None] * len(shown)
+        said = self.simulator.respond(shown, [targets[index] for index in talking], texts)
+        for index, question, words in zip(talking, questions, said, strict=True):
+            asked[index][len(sessions[index].turns)] = (*(question.calls if question else ()), *words.calls)
         going = [at for at, words in enumerate(said) if words.action != "stop"]
         if going:
-            answers = self.system.step([shown[i] for i in going], [said[i] for i in going], [texts[i] for i in going])
-            for at, turn in zip(going, answers, strict=True):
-                turns[at] = replace(turn, calls=(*before[at], *turn.calls))
-        for index, turn, calls in zip(active, turns, before, strict=True):
-            if turn is None and calls:
-                *earlier, last = sessions[index].turns
-                sessions[index] = replace(sessions[index], turns=(*earlier, replace(last, calls=(*last.calls, *calls))))
-        return turns
+            heard = [replace(said[at], calls=()) for at in going]
+            answers = self.system.step([shown[at] for at in going], heard, [texts[at] for at in going])
+            turns |= {talking[at]: turn for at, turn in zip(going, answers, strict=True)}
+        return list(turns.values())
 
     @staticmethod
     def _advance(
@@ -138,6 +142,16 @@ class SessionRunner(LightningModule):
                 sessions[index] = sessions[index].then(replace(turn, seconds=share))
                 going.append(index)
         return going
+
+
+def charged(session: Session, asked: Asked) -> Session:
+    """The session with what questions and user cost: in the turn that they led to, or in the last one if to none."""
+    turns = list(session.turns)
+    for index, calls in asked.items():
+        at = min(index, len(turns) - 1)
+        own = turns[at].calls
+        turns[at] = replace(turns[at], calls=(*calls, *own) if at == index else (*own, *calls))
+    return replace(session, turns=tuple(turns))
 
 
 def isolate(

@@ -57,6 +57,11 @@ class System(Frozen, ABC):
         """Id -> reason of the gallery and reference videos that could not be encoded."""
         return {}
 
+    @property
+    def undescribed(self) -> dict[str, str]:
+        """Id -> reason of the videos of which the system knows nothing in words, though it should."""
+        return {}
+
     def rehearse(self, query: Query) -> Rehearsal:
         """What a session of ``query`` would ask of engines, for an estimate; nothing is sent."""
         del query

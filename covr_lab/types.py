@@ -239,6 +239,7 @@ class Context:
         shown_caption: caption of the video on display, "" when there is none.
         shown: id of the video on display, ``None`` when turn 0 failed.
         candidates: captions of the best videos on display, the first one's first.
+        displayed: caption of the video on display after each turn, "" where there is none, oldest first.
         videos: the media, for prompts that show frames.
     """
 
@@ -250,6 +251,7 @@ class Context:
     shown_caption: str = ""
     shown: str | None = None
     candidates: tuple[str, ...] = ()
+    displayed: tuple[str, ...] = ()
     videos: VideoStore | None = field(default=None, repr=False, compare=False)
 
 

@@ -62,7 +62,7 @@ def main(argv: list[str]) -> int:
     if not any(report.encoded for report in reports):
         print("everything was encoded before: nothing to do")
     if failed:
-        print(f"{len(failed)} videos could not be read: sessions that need them count as misses")
+        print(f"{len(failed)} videos could not be read or described (failed.tsv says why); --retry tries them again")
     return 3 if failed else 0
 
 

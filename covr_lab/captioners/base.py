@@ -7,15 +7,27 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
+from covr_lab.engines.base import Engine
 from covr_lab.gallery.gallery import Gallery
 from covr_lab.retrievers.video import VideoEncoder
+from covr_lab.types import Refused
 
 if TYPE_CHECKING:
     from covr_lab.gallery.videos import VideoStore
 
 
 class Captioner(VideoEncoder, ABC):
-    """Describes gallery and reference videos (ReCoVR, section 3.1); its one part has a row for each of them."""
+    """Describes gallery and reference videos (ReCoVR, section 3.1); its one part has a row for each of them.
+
+    Attributes:
+        engine: name of the engine that describes, ``None`` for a captioner with weights of its own.
+    """
+
+    engine: str | None = None
+
+    def connect(self, engine: Engine) -> None:
+        """Take the engine named by ``engine``, before :meth:`load`."""
+        raise NotImplementedError(f"{type(self).__name__} names engine '{self.engine}' and does not take it")
 
     @abstractmethod
     def caption(self, row: Tensor) -> str:
@@ -25,8 +37,13 @@ class Captioner(VideoEncoder, ABC):
         """Video id -> description, of every gallery and reference video that could be read.
 
         Raises:
-            Refused: the artifact is missing or damaged.
+            Refused: the artifact is missing or damaged, or not a single video could be described.
         """
         self.open(gallery, videos)
         (artifact,) = self.artifacts.values()
+        if artifact.failed and not artifact.ids:
+            raise Refused(
+                f"{artifact.folder}: none of {len(artifact.failed)} videos could be described, the first because: "
+                f"{next(iter(artifact.failed.values()))} (mend it, then run tools/index.py RECIPE --retry)"
+            )
         return {video: self.caption(artifact.row(video)) for video in artifact.ids}

@@ -38,6 +38,8 @@ def consult(
     Returns:
         One result a request, in order. Free text is not repaired, nor an answer that the engine failed to give.
     """
+    if not requests:
+        return []
     found, again = list[Consulted[T]](), dict[int, Request]()
     for index, (request, parse, response) in enumerate(zip(requests, parsers, engine.generate(requests), strict=True)):
         try:

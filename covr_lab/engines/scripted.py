@@ -17,6 +17,8 @@ class ScriptedEngine(Engine):
         answers: key -> answer.
     """
 
+    sampled = True  # an answer belongs to its session and turn
+
     def __init__(self, answers: Mapping[str, str]) -> None:
         super().__init__()
         self.answers = dict(answers)

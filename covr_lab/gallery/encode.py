@@ -8,14 +8,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import torch
 from lightning import Callback, LightningModule, Trainer
 from lightning.pytorch.callbacks import BasePredictionWriter
 from torch import Tensor, nn
 from torch.utils.data import Dataset
 from tqdm import tqdm
 
-from covr_lab.gallery.store import Address, is_finished, outcomes, write_shard
+from covr_lab.gallery.store import DTYPES, Address, is_finished, outcomes, write_shard
 from covr_lab.gallery.videos import VideoStore
 from covr_lab.retrievers.video import VideoEncoder
 from covr_lab.types import SessionError
@@ -124,15 +123,18 @@ class GalleryEncoder(LightningModule):
     def _encode(self, number: int, items: Sequence[Decoded]) -> Encoded:
         job, start = self.jobs[number], time.perf_counter()
         clips = {item.video: item.clip for item in items if item.clip is not None}
-        found = job.encoder.encode_part(job.part, list(clips.values())) if clips else []
-        rows = {video: row.cpu() for video, row in zip(clips, found, strict=True)}
+        found = job.encoder.encode_clips(job.part, clips) if clips else {}
         failed = {item.video: item.reason for item in items if item.clip is None}
-        for video, row in list(rows.items()):
-            if row.dtype != torch.float32:
-                raise TypeError(f"{job.name} gave {row.dtype} for video '{video}', not float32")
-            if not bool(row.isfinite().all()):
-                del rows[video]
+        rows = dict[str, Tensor]()
+        for video, row in found.items():
+            if isinstance(row, str):
+                failed[video] = row
+            elif row.dtype not in DTYPES:
+                raise TypeError(f"{job.name} gave {row.dtype} for video '{video}', not float32 or uint8")
+            elif not bool(row.isfinite().all()):
                 failed[video] = f"{job.name} made NaN or infinity of it"
+            else:
+                rows[video] = row.cpu()
         seconds = Seconds(encoded=time.perf_counter() - start)
         for item in items:
             seconds.add(item.seconds)

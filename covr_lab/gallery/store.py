@@ -31,6 +31,7 @@ from covr_lab.types import Refused, SessionError
 
 FORMAT = 1
 LIBRARIES = ("torch", "torchvision", "transformers")
+DTYPES = {torch.float32: "F32", torch.uint8: "U8"}  # of rows: vectors, and text as bytes
 ROWS, OUTCOMES = "rows", "outcomes"  # the tensor of a shard, and what its header says of each video
 MANIFEST, FEATURES, FAILED, SHARDS = "manifest.json", "features.safetensors", "failed.tsv", "shards"
 
@@ -106,7 +107,7 @@ def write_shard(folder: Path, rows: Mapping[str, Tensor], failed: Mapping[str, s
 
     Args:
         folder: the artifact.
-        rows: video id -> float32 CPU tensor, all of one shape.
+        rows: video id -> CPU tensor, float32 or uint8, all of one shape.
         failed: video id -> reason.
     """
     ids = "\n".join([*rows, *failed])
@@ -201,18 +202,22 @@ def forget_failures(address: Address) -> None:
 
 def _write_features(path: Path, rows: Mapping[str, Outcome]) -> tuple[list[int], str]:
     """Stream rows into one safetensors file, whose library would want them all in memory; returns shape, sha256."""
-    shape = list(_read(next(iter(rows.values()))).shape) if rows else []
-    size = 4 * len(rows) * torch.Size(shape).numel()
+    first = _read(next(iter(rows.values()))) if rows else torch.empty(())
+    shape, dtype = list(first.shape), first.dtype
+    size = len(rows) * first.nbytes
     said = json.dumps({"rows": {video: outcome.content for video, outcome in rows.items()}, "failed": {}})
-    tensor = {"dtype": "F32", "shape": [len(rows), *shape], "data_offsets": [0, size]}
+    tensor = {"dtype": DTYPES[dtype], "shape": [len(rows), *shape], "data_offsets": [0, size]}
     text = json.dumps({"__metadata__": {OUTCOMES: said}, ROWS: tensor}).encode()
     header = text.ljust(-(-len(text) // 8) * 8)  # the data starts at a multiple of eight
     with path.open("wb") as file:
         file.write(len(header).to_bytes(8, "little") + header)
         for video, outcome in rows.items():
             row = _read(outcome)
-            if list(row.shape) != shape:
-                raise Refused(f"{path.parent}: video '{video}' has a row of shape {list(row.shape)}, others {shape}")
+            if (list(row.shape), row.dtype) != (shape, dtype):
+                raise Refused(
+                    f"{path.parent}: video '{video}' has a row of shape {list(row.shape)}, others {shape} "
+                    f"({row.dtype}, {dtype})"
+                )
             if row_digest(row) != outcome.content:
                 raise _damaged(outcome.file, f"has another row for video '{video}' than was written")
             file.write(row.numpy().tobytes())
@@ -285,7 +290,7 @@ class Artifact:
         return tuple(self._rows)
 
     def row(self, video: str) -> Tensor:
-        """float32 ``(...)`` of one video.
+        """``(...)`` of one video, float32 or uint8.
 
         Raises:
             SessionError: the video could not be read when the index was made, or is not in it.
@@ -302,8 +307,8 @@ class Artifact:
         return row
 
     def rows(self, videos: Sequence[str]) -> Tensor:
-        """float32 ``(B, ...)`` of some videos."""
-        return torch.stack([self.row(video) for video in videos]) if videos else torch.empty(0, *self.shape[1:])
+        """``(B, ...)`` of some videos, float32 or uint8."""
+        return torch.stack([self.row(video) for video in videos]) if videos else self._slice[:0]
 
 
 def _shape(path: Path) -> tuple[int, ...]:

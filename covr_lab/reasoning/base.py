@@ -25,9 +25,11 @@ class Reasoner(Frozen, ABC, Generic[T]):
 
     Attributes:
         engine: name of an engine of the recipe, ``None`` for a rule.
+        fingerprint: sha256 of what shapes its requests and stands in no recipe: its prompt; "" for a rule.
     """
 
     engine: str | None = None
+    fingerprint: str = ""
 
     @abstractmethod
     def render(self, context: Context) -> T | Request:

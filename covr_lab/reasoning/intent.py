@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from covr_lab.reasoning.base import Initialiser, IntentReasoner, ParseError
+from covr_lab.engines.consult import ParseError
+from covr_lab.reasoning.base import Initialiser, IntentReasoner
 from covr_lab.reasoning.language import Parsed, apply_clauses, parse_feedback, relative_edit
 from covr_lab.types import Context, Intent
 

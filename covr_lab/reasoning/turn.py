@@ -38,7 +38,8 @@ def decide(
 ) -> tuple[list[Thought[Intent]], list[Thought[Reflection]]]:
     """Intent and reflection of every session from the same snapshot, asked for together.
 
-    Without a reflector the signal is neutral and the memory keeps the search text alone.
+    Without a reflector the signal is neutral and the memory keeps the search text alone; it becomes the running query
+    where a reflector falls back, too (dossier, section 1.4).
     """
     jobs: list[tuple[Reasoner[Any], Context]] = [(intent, context) for context in contexts]
     if reflection is not None:
@@ -46,8 +47,9 @@ def decide(
     thoughts = think(jobs, engines)
     intents, reflections = thoughts[: len(contexts)], thoughts[len(contexts) :]
     if reflection is None:
-        for context, thought in zip(contexts, intents, strict=True):
-            query = thought.answer.search or context.state.query
-            state = replace(context.state, satisfaction="neutral", query=query)
-            reflections.append(Thought(state))
+        reflections = [Thought(replace(context.state, satisfaction="neutral"), fell_back=True) for context in contexts]
+    for at, (thought, searched) in enumerate(zip(reflections, intents, strict=True)):
+        if thought.fell_back:
+            state = replace(thought.answer, query=searched.answer.search or thought.answer.query)
+            reflections[at] = Thought(state, reflection is not None, thought.calls)
     return intents, reflections

@@ -61,9 +61,13 @@ class VideoEncoder(Frozen, ABC):
         """sha256 of what can change a row; narrower than :attr:`fingerprint` where other settings cannot."""
         return self.fingerprint
 
-    @abstractmethod
     def encode_part(self, name: str, clips: Sequence[Clip]) -> list[Tensor]:
-        """One float32 tensor a clip, of one shape for the part; its bits do not depend on the other clips."""
+        """One tensor a clip, float32 or uint8, of one shape for the part; its bits do not depend on the other clips."""
+        raise NotImplementedError(f"{type(self).__name__} has neither encode_part nor encode_clips")
+
+    def encode_clips(self, name: str, clips: Mapping[str, Clip]) -> Mapping[str, Tensor | str]:
+        """Video id -> its row, or the reason why it has none; by default the rows of :meth:`encode_part`."""
+        return dict(zip(clips, self.encode_part(name, list(clips.values())), strict=True))
 
     def prepare(self, name: str, clip: Clip) -> Clip:
         """What :meth:`encode_part` needs of a clip. Runs on the CPU, in the processes that decode: no weights here."""

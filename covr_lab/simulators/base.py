@@ -21,6 +21,7 @@ class UserSimulator(nn.Module, ABC):
     """Answers the shown video. The only component, beside the scorer, that sees targets."""
 
     gallery: Gallery
+    fingerprint: str = ""  # sha256 of what shapes its words and stands in no recipe: prompts
 
     def connect(self, engines: Mapping[str, Engine]) -> frozenset[str]:
         """Take the engines that the user names, before anything is loaded; returns their names.
@@ -41,6 +42,11 @@ class UserSimulator(nn.Module, ABC):
         del session, target
         return Rehearsal()
 
+    def satisfied(self, sessions: Sequence[Session], targets: Sequence[Target]) -> list[bool]:
+        """Who stops at the sight of the video on display, before a question is asked; costs nothing."""
+        del targets
+        return [False] * len(sessions)
+
     @abstractmethod
     def respond(
         self, sessions: Sequence[Session], targets: Sequence[Target], questions: Sequence[str | None]
@@ -52,3 +58,8 @@ class UserSimulator(nn.Module, ABC):
             targets: what each user has in mind, aligned with ``sessions``.
             questions: what the system asked, ``None`` where it asked nothing.
         """
+
+
+def shows(session: Session, target: Target, gallery: Gallery) -> bool:
+    """Whether the target is on display."""
+    return session.shown is not None and gallery.ids[session.shown] == target.video

@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Final, Literal
 
 from covr_lab.functional.text import WORD, content_words
-from covr_lab.simulators.base import UserSimulator
+from covr_lab.simulators.base import UserSimulator, shows
 from covr_lab.types import Feedback, Session, SessionError, Target
 
 Kind = Literal["modify", "rewrite", "answer"]
@@ -211,6 +211,10 @@ class RuleUser(UserSimulator):
                 raise ValueError(f"RuleUser.{name} must lie in [0, 1], not {value}")
         self.words_per_turn, self.seed, self.stop = words_per_turn, seed, stop
         self.similarity, self.answer_rate = similarity, answer_rate
+
+    def satisfied(self, sessions: Sequence[Session], targets: Sequence[Target]) -> list[bool]:
+        """Who has the target on display, if that is a reason to stop."""
+        return [self.stop and shows(*each, self.gallery) for each in zip(sessions, targets, strict=True)]
 
     def respond(
         self, sessions: Sequence[Session], targets: Sequence[Target], questions: Sequence[str | None]

@@ -92,7 +92,7 @@ def test_broken_videos_are_counted(recipe: list[str], tmp_path: Path, capsys: py
     said = capsys.readouterr().out
     assert f"1 failed, see failed.tsv there: {gallery[-1]}: video" in said
     assert f"2 failed, see failed.tsv there: {references[0]}: video" in said
-    assert "2 videos could not be read: sessions that need them count as misses" in said
+    assert "2 videos could not be read or described (failed.tsv says why)" in said
     assert tool("index")([*recipe, "--retry"]) == 3
     said = capsys.readouterr().out
     assert "8 clips, 1 encoded now" in said

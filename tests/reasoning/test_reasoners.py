@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from covr_lab.engines.consult import ParseError
 from covr_lab.engines.request import Call, Request, Response
 from covr_lab.engines.scripted import ScriptedEngine
-from covr_lab.reasoning.base import IntentReasoner, ParseError, Reasoner, Reflector, think
+from covr_lab.reasoning.base import IntentReasoner, Reasoner, Reflector, think
 from covr_lab.reasoning.intent import ConcatHistory, DualChannelIntent, InitialQuery, fit_words, initial_query
 from covr_lab.reasoning.questions import ATTRIBUTES, FALLBACK, ConstraintQuestion, open_question
 from covr_lab.reasoning.reflection import LIMIT, StateReflector, merge_constraints

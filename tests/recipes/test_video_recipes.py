@@ -21,6 +21,7 @@ from covr_lab.results.reader import read_rows
 from covr_lab.results.schema import TIMING
 from tests.gallery.toy import write_clip
 from tests.tiny_blip import make_tiny_blip
+from tests.tiny_vlm import make_tiny_vlm
 
 ROOT = Path(__file__).resolve().parents[2]
 SETS = ("webvid", "dense_webvid", "finecvr", "covrr")
@@ -125,23 +126,25 @@ def releases(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Release]:
 def run(releases: dict[str, Release], tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Outcome]:
     """Run a recipe on its small data set; the same call a second time gives the first run."""
     folder = tmp_path_factory.mktemp("runs")
-    blip = make_tiny_blip(folder / "tiny_blip")
+    blip, vlm = make_tiny_blip(folder / "tiny_blip"), make_tiny_vlm(folder / "tiny_vlm")
     done: dict[tuple[str, ...], Outcome] = {}
 
-    def play(stem: str, data_set: str, *more: str) -> Outcome:
-        recipe, release = ROOT / "recipes" / f"{stem}.yaml", releases[data_set]
-        own = load([recipe])["data"]["init_args"]
+    def play(stem: str, data_set: str, *more: str, overlay: str = "") -> Outcome:
+        recipes = [ROOT / "recipes" / f"{name}.yaml" for name in filter(None, (stem, overlay))]
+        release, document = releases[data_set], load(recipes)
         options = ["--trainer.accelerator", "cpu", *release.options]
+        for name in document.get("engines", {}) if "rules" not in overlay else ():
+            options += [f"--engines.{name}.engine.model", str(vlm), f"--engines.{name}.engine.dtype", "float32"]
         for key, value in {"model": blip, "tokenizer": blip, "max_length": 64}.items():
             options += [f"--system.retrievers.blip.blip.{key}", str(value)]
-        if "captions_file" in own:
+        if "rules" in overlay:
             captions = folder / f"{data_set}.jsonl"
             said = zip(release.ids, CAPTIONS, strict=True)
             captions.write_text("".join(json.dumps({"video": v, "caption": c}) + "\n" for v, c in said))
             options += ["--data.captions_file", str(captions)]
-        call = (stem, *more)
+        call = (stem, overlay, *more)
         if call not in done:
-            outcome = evaluate([recipe], [*options, *more], run_dir=folder / f"run-{len(done)}", build=True)
+            outcome = evaluate(recipes, [*options, *more], run_dir=folder / f"run-{len(done)}", build=True)
             assert outcome is not None
             done[call] = outcome
         return done[call]
@@ -158,7 +161,14 @@ def test_no_recipe_is_left_out() -> None:
 @pytest.mark.parametrize("data_set", SETS)
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_runs(system: str, data_set: str, run: Callable[..., Outcome], releases: dict[str, Release]) -> None:
+    """With a random language model behind every module: what can be read of its answers is used, the rest falls back."""
     outcome = run(f"{system}_{data_set}", data_set)
+    if system != "covr_blip":
+        modules = json.loads((outcome.folder / "metrics.json").read_text())["modules"]
+        theirs = {"recovr": {"initial", "intent", "reflection", "question"}, "ivr": {"question_ivr"}}[system]
+        assert modules.keys() == {*theirs, "user", "user_caption"}
+        for module in theirs & {"intent", "reflection"}:  # no schema of theirs has a text that must not be empty
+            assert modules[module]["valid"] == modules[module]["asked"] > 0
     assert (outcome.sessions, outcome.failed) == (4, {})
     played = read_rows(outcome.folder).to_pylist()
     turns = {row["turn"] for row in played}
@@ -180,6 +190,17 @@ def first(outcome: Outcome) -> pa.Table:
     """Turn 0, without what each system remembers of it."""
     table = read_rows(outcome.folder)
     return table.filter(pc.equal(table["turn"], 0)).drop_columns([*TIMING, *MEMORY])
+
+
+@pytest.mark.parametrize("data_set", SETS)
+@pytest.mark.parametrize("system", ["ivr", "recovr"])
+def test_runs_without_a_language_model(system: str, data_set: str, run: Callable[..., Outcome]) -> None:
+    ruled = run(f"{system}_{data_set}", data_set, overlay=f"engines/rules_{system}")
+    assert (ruled.sessions, ruled.failed) == (4, {})
+    played = read_rows(ruled.folder)
+    assert pc.sum(played["calls"]).as_py() == 0
+    assert played["modules"].to_pylist() == [[]] * len(played)
+    assert first(ruled).equals(first(run(f"{system}_{data_set}", data_set)))
 
 
 @pytest.mark.parametrize("data_set", SETS)

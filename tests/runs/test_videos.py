@@ -168,7 +168,7 @@ def test_the_index_names_every_broken_file_and_why(broken: Broken) -> None:
             assert f"{name}: video " in text
             assert f"{name}.mp4 {BROKEN[name]} (id '{name}'" in text
     assert f"limit {LIMIT} s" in anchors
-    assert "4 videos could not be read: sessions that need them count as misses" in done.stdout
+    assert "4 videos could not be read or described (failed.tsv says why)" in done.stdout
     assert "Traceback" not in done.stderr
 
 
