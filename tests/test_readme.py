@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 
 from tests.gallery.toy import write_clip
+from tests.openai_server import OpenAIServer
 from tests.tiny_blip import make_tiny_blip
+from tests.tiny_vlm import make_tiny_vlm
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -45,18 +47,21 @@ def test_every_other_command_runs(tmp_path: Path) -> None:
         path = tmp_path / "videos" / f"{video}.mp4"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.hardlink_to(clips[number % 6])
-    model = str(make_tiny_blip(tmp_path / "blip"))
+    model, vlm = str(make_tiny_blip(tmp_path / "blip")), str(make_tiny_vlm(tmp_path / "vlm"))
     script = "\n".join(["set -euo pipefail", *(SHORTER.get(line, line) for line in COMMANDS[2:])])
     assert script.count("python tools/") >= 18
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    done = subprocess.run(
-        ["bash", "-c", script],
-        cwd=tmp_path,
-        env=os.environ | {"A": "short.csv", "V": "videos", "B": model, "T": model, "PATH": path},
-        input="random\nmake it red\n/quit\n",
-        capture_output=True,
-        text=True,
-    )
+    values = {"A": "short.csv", "V": "videos", "B": model, "T": model, "Q": vlm, "PATH": path}
+    with OpenAIServer(models=("Qwen/Qwen3-VL-4B-Instruct",)) as server:
+        done = subprocess.run(
+            ["bash", "-c", script],
+            cwd=tmp_path,
+            env=os.environ | values | {"S": server.url},
+            input="random\nmake it red\n/quit\n",
+            capture_output=True,
+            text=True,
+        )
     assert done.returncode == 0, (done.stdout[-3000:], done.stderr[-3000:])
+    assert server.requests
     for run in ("recovr", "recovr_blip"):
         assert (tmp_path / "runs" / run / "report" / "report.html").is_file()

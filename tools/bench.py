@@ -28,6 +28,7 @@ from zlib import crc32
 import numpy as np
 import numpy.typing as npt
 import torch
+import yaml
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 from torchmetrics.retrieval import RetrievalRecall
@@ -38,7 +39,7 @@ from covr_lab.functional.caps import rank_cap
 from covr_lab.functional.fusion import reciprocal_rank_fusion
 from covr_lab.functional.ranks import target_rank
 from covr_lab.gallery.build import index
-from covr_lab.recipe import Machine, build_parser, resolve
+from covr_lab.recipe import Machine, build_parser, load, resolve
 from covr_lab.retrievers import BlipRetriever
 from covr_lab.retrievers.base import Retriever, similarities
 from covr_lab.retrievers.blip import Blip
@@ -276,6 +277,36 @@ def loop(bench: Compare) -> Iterator[Row]:
     yield bench(work, partial(play, 64), "batch 1", partial(play, 1), sessions=count)
 
 
+def reasoning(bench: Compare) -> Iterator[Row]:
+    """Whole sessions with a language model behind every module, all in lockstep against one after the other."""
+    sys.path.append(str(ROOT))
+    make_tiny_lm = import_module("tests.tiny_vlm").make_tiny_lm
+    parser, count = build_parser(), 64
+    size = ["--data.videos", "200", "--data.queries", "100", "--data.limit", f"{count}", "--protocol.turns", "2"]
+    with TemporaryDirectory() as folder:
+        for name in ("system_llm", "user_llm"):
+            size += [f"--engines.{name}.engine.model", str(make_tiny_lm(Path(folder) / "lm"))]
+            size += [f"--engines.{name}.enabled", "false", f"--engines.{name}.engine.dtype", "float32"]
+        words = load([ROOT / "recipes" / "recovr_words.yaml"])["data"]
+        overlay = Path(folder) / "words.yaml"
+        overlay.write_text(yaml.safe_dump({"data": words}))
+        recipe = ROOT / "recipes" / "recovr_webvid_captions_llm.yaml"
+        parts = parser.instantiate(resolve(parser, [recipe, overlay], size))
+        parts.system.retrievers["captions"] = FreeEncoder()
+        runner = SessionRunner(parts.system, parts.simulator, parts.protocol, parts.engines)
+        runner.setup("predict")
+        runner.bind(parts.data)
+        queries, targets = parts.data.queries(), parts.data.targets()
+
+        def play(some: int, batch: int) -> None:
+            for start in range(0, some, batch):
+                runner.play(queries[start : start + batch], targets[start : start + batch])
+
+        work = f"loop, {count} sessions of two turns, random language model of 0.2 M parameters, batch {count}"
+        peer = partial(play, 8, 1)
+        yield bench(work, partial(play, count, count), "batch 1", peer, ">= 3", sessions=count, part=8 / count)
+
+
 def write_clip(path: Path, frames: int = 300, width: int = 426, height: int = 320) -> Path:
     """A clip with B-frames: noise over drifting stripes, h264."""
     import av
@@ -411,6 +442,7 @@ BENCHES = {
     "bootstrap": bootstrap,
     "top-k": top,
     "loop": loop,
+    "reasoning": reasoning,
     "decode": decode,
     "gallery": gallery,
     "start-up": start_up,

@@ -17,6 +17,7 @@ M = TypeVar("M", bound=BaseModel)
 # single class: with "or an escape" beside it, xgrammar 0.2.9 takes seconds for one token of a large vocabulary.
 CHARACTER: Final = r'[^"\\\x00-\x1f\x7f-\x9f\ud800-\udfff]'
 WIDEST: Final = 4  # bytes of a character in UTF-8
+NOTHING: Final = "no complete JSON object"
 INTEGERS: Final = 1000  # alternatives that a bounded integer may have
 
 
@@ -35,7 +36,7 @@ def read_json(text: str, schema: type[M]) -> M:
     ...
     covr_lab.engines.consult.ParseError: no complete JSON object
     """
-    decoder, at, reason = json.JSONDecoder(), text.find("{"), "no complete JSON object"
+    decoder, at, reason = json.JSONDecoder(), text.find("{"), NOTHING
     while at >= 0:
         try:
             value, end = decoder.raw_decode(text, at)
@@ -43,11 +44,14 @@ def read_json(text: str, schema: type[M]) -> M:
             at = text.find("{", at + 1)
             continue
         try:
+            json.dumps(value, ensure_ascii=False).encode()  # an escaped half of a pair is no text that can be stored
             return schema.model_validate(value)
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
-            if reason == "no complete JSON object":
-                reason = f"{'.'.join(map(str, first['loc'])) or 'object'}: {first['msg']}"
+            found = f"{'.'.join(map(str, first['loc'])) or 'object'}: {first['msg']}"
+        except UnicodeEncodeError:
+            found = "object: half of a surrogate pair"
+        reason = found if reason == NOTHING else reason
         at = text.find("{", end)
     raise ParseError(reason)
 

@@ -27,7 +27,7 @@ class Answer(BaseModel):
 class InitialAnswer(Answer):
     """Text-to-video initialiser: what the wanted video shows."""
 
-    query: Description
+    query: Annotated[Description, Field(min_length=1)]
 
 
 class IntentAnswer(Answer):
@@ -51,4 +51,4 @@ class ReflectionAnswer(Answer):
 class HistoryAnswer(Answer):
     """Full-history rewriter: one edit of the reference video that says all that was said; longer than one turn's."""
 
-    edit: Description
+    edit: Annotated[Description, Field(min_length=1)]

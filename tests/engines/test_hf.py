@@ -307,6 +307,35 @@ def test_an_answer_has_room_up_to_its_longest(vlm: Path, tmp_path: Path) -> None
     assert response.tokens_out == len(response.text.encode()) + 1
 
 
+def test_control_tokens_are_no_text(vlm: Path, tmp_path: Path) -> None:
+    """To xgrammar `<|im_start|>` is a word of twelve characters; decoding would drop it from the answer."""
+    from transformers import GenerationConfig
+
+    eager = shutil.copytree(vlm, tmp_path / "eager")
+    GenerationConfig(eos_token_id=256, sequence_bias=[[[258], 100.0], [[1], 8.0]]).save_pretrained(eager)
+    engine = loaded(eager)
+    assert engine.chat.tokenizer.decode([258]) in engine.chat.control
+    (response,) = engine.generate([ask("go on", schema=Edit)])
+    read_json(response.text, Edit)
+    assert response.tokens_out == len(response.text.encode()) + 1
+
+
+def test_no_row_goes_on_beyond_its_limit(vlm: Path, tmp_path: Path) -> None:
+    """A free answer that would never end, beside a short one whose schema has room for many more tokens."""
+    from transformers import GenerationConfig
+
+    endless = shutil.copytree(vlm, tmp_path / "endless")
+    GenerationConfig(eos_token_id=256, sequence_bias=[[[256], -100.0], [[1], 20.0]]).save_pretrained(endless)
+    engine, passes = loaded(endless, max_new_tokens=20), list[int]()
+    hook = engine.network.register_forward_hook(lambda *_: passes.append(1))
+    short, free = engine.generate([ask("Say no", schema=Edit), ask("Say no")])
+    hook.remove()
+    assert free.tokens_out == 20
+    assert short.tokens_out > 20
+    assert short.tokens_out < longest(Edit) - 30
+    assert len(passes) == short.tokens_out
+
+
 def test_equal_weights_are_loaded_once(vlm: Path) -> None:
     one, two = loaded(vlm, dtype="float32"), loaded(vlm, dtype="float32", seed=7, media="images")
     assert one.network is two.network

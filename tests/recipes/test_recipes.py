@@ -19,14 +19,19 @@ from covr_lab.recipe import RecipeError, build_parser, digest, load, merge, plai
 from covr_lab.results.reader import read_rows
 from covr_lab.retrievers.blip import Blip
 from covr_lab.retrievers.sentence import SentenceEncoder
+from tests.tiny_vlm import make_tiny_lm
 
 ROOT = Path(__file__).resolve().parents[2]
 RECOVR = ROOT / "recipes" / "recovr_words.yaml"
 COVR = ROOT / "recipes" / "covr_blip_webvid.yaml"
 BASES = sorted(ROOT.glob("recipes/*.yaml"))
 WORDS = [base for base in BASES if "BlipRetriever" not in base.read_text()]  # the others: test_video_recipes.py
-OVERLAYS = sorted(ROOT.glob("recipes/ablations/*.yaml"))
-NOT_FOR = {("text_webvid_captions", "anchor_reference")}  # it has no composed channel to anchor
+ABLATIONS = sorted(ROOT.glob("recipes/ablations/*.yaml"))
+ENGINES = sorted(ROOT.glob("recipes/engines/*.yaml"))
+OVERLAYS = [*ABLATIONS, *ENGINES]
+LLM = ROOT / "recipes" / "recovr_webvid_captions_llm.yaml"
+PROMPTS = [path for path in ABLATIONS if path.stem.startswith("prompts_")]  # for recipes with a language model
+PAIRS = [[RECOVR, path] for path in ABLATIONS if path not in PROMPTS] + [[LLM, path] for path in PROMPTS]
 WORLD = world(20, 10, seed=0)
 NAMES = ("reference", "target", "reference_caption", "target_caption")
 Key = tuple[str | int, ...]
@@ -98,15 +103,25 @@ def shape(document: dict[str, Any]) -> frozenset[tuple[Key, Any]]:
     return frozenset((path, value if path[-1] == "class_path" else None) for path, value in leaves(document["system"]))
 
 
+def fits(base: Path, overlay: Path) -> bool:
+    """Whether an overlay has something to change in a recipe: a composed channel, a language model, its engine."""
+    text = base.read_text()
+    if overlay.stem == "anchor_reference":
+        return "covr:" in text
+    if overlay in PROMPTS:
+        return "VLMInitialQuery" in text
+    return overlay.stem not in ("server", "internvl") or "system_vlm:" in text
+
+
 @pytest.mark.parametrize("overlay", OVERLAYS, ids=lambda path: path.stem)
 def test_an_overlay_changes_what_it_names_and_nothing_else(overlay: Path, resolved: dict[Path, dict[str, Any]]) -> None:
-    parser, changes, refused = build_parser(), 0, set()
+    parser, changes = build_parser(), 0
     for base in {shape(document): base for base, document in resolved.items()}.values():
         document = resolved[base]
         try:
             overlaid = plain(parser, resolve(parser, [base, overlay]))
         except RecipeError:
-            refused.add((base.stem, overlay.stem))
+            assert not fits(base, overlay), base
             continue
         old, new = (dict(leaves(each, into_lists=False)) for each in (document, overlaid))
         changed = {key for key in old | new if old.get(key, "absent") != new.get(key, "absent")}
@@ -115,7 +130,12 @@ def test_an_overlay_changes_what_it_names_and_nothing_else(overlay: Path, resolv
         assert not stray, f"{overlay.stem} on {base.stem} changes {stray}"
         changes += len(changed)
     assert changes, f"{overlay.stem} changes no recipe"
-    assert refused <= NOT_FOR
+
+
+@pytest.fixture(scope="module")
+def tiny_lm(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A random language model that reads text only."""
+    return make_tiny_lm(tmp_path_factory.mktemp("tiny_lm"))
 
 
 @pytest.fixture(scope="module")
@@ -140,13 +160,14 @@ def data_options(recipe: Path, annotations: Path) -> list[str]:
 
 @pytest.mark.parametrize(
     "paths",
-    [[base] for base in WORDS if "ImportedFeatures" not in base.read_text()]
-    + [[RECOVR, overlay] for overlay in OVERLAYS],
+    [[base] for base in WORDS if "ImportedFeatures" not in base.read_text()] + PAIRS,
     ids=lambda paths: "+".join(path.stem for path in paths),
 )
-def test_runs(paths: Sequence[Path], triplets_csv: Path, tiny_encoder: Path, tmp_path: Path) -> None:
+def test_runs(paths: Sequence[Path], triplets_csv: Path, tiny_encoder: Path, tiny_lm: Path, tmp_path: Path) -> None:
     options = ["--system.retrievers.captions.model", str(tiny_encoder), "--trainer.accelerator", "cpu"]
     options += ["--data.limit", "4", *data_options(paths[0], triplets_csv)]
+    for name in load([paths[0]]).get("engines", ()):
+        options += [f"--engines.{name}.engine.model", str(tiny_lm), f"--engines.{name}.engine.dtype", "float32"]
     outcome = evaluate(list(paths), options, run_dir=tmp_path / "run")
     assert outcome is not None
     assert (outcome.sessions, outcome.failed) == (4, {})
