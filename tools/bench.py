@@ -280,12 +280,13 @@ def loop(bench: Compare) -> Iterator[Row]:
 def reasoning(bench: Compare) -> Iterator[Row]:
     """Whole sessions with a language model behind every module, all in lockstep against one after the other."""
     sys.path.append(str(ROOT))
-    make_tiny_lm = import_module("tests.tiny_vlm").make_tiny_lm
+    tiny = import_module("tests.tiny_vlm")
     parser, count = build_parser(), 64
     size = ["--data.videos", "200", "--data.queries", "100", "--data.limit", f"{count}", "--protocol.turns", "2"]
     with TemporaryDirectory() as folder:
+        model = tiny.make_tiny_lm(Path(folder) / "lm", texts=tiny.packaged_prompts())
         for name in ("system_llm", "user_llm"):
-            size += [f"--engines.{name}.engine.model", str(make_tiny_lm(Path(folder) / "lm"))]
+            size += [f"--engines.{name}.engine.model", str(model), f"--engines.{name}.engine.max_new_tokens", "32"]
             size += [f"--engines.{name}.enabled", "false", f"--engines.{name}.engine.dtype", "float32"]
         words = load([ROOT / "recipes" / "recovr_words.yaml"])["data"]
         overlay = Path(folder) / "words.yaml"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -80,25 +81,27 @@ class Grammars:
         self.matchers = {row: xgrammar.GrammarMatcher(item) for row, item in enumerate(grammars) if item is not None}
         self.filler, self.start, self.size = xgrammar.BatchGrammarMatcher(), start, size
         self.mask = xgrammar.allocate_token_bitmask(len(grammars), size)
-        self.known = torch.full((1, self.mask.shape[1]), -1, dtype=torch.int32)
-        for token in forbidden:
-            self.known[0, token // WORD] &= ~torch.tensor(1 << token % WORD, dtype=torch.int64).int()
+        known = np.ones((self.mask.shape[1], WORD), dtype=bool)
+        known.reshape(-1)[list(forbidden)] = False
+        self.known = torch.from_numpy(np.packbits(known, axis=1, bitorder="little").view(np.int32)[:, 0])
 
     def __call__(self, ids: Tensor, scores: Tensor) -> Tensor:
-        """Scores ``(B, V)`` with ``-inf`` for what is forbidden."""
+        """Scores ``(B, V)``, now with ``-inf`` for what is forbidden."""
+        from xgrammar import apply_token_bitmask_inplace
+
         if ids.shape[1] > self.start:
             newest = ids[:, -1].tolist()
             for row, matcher in self.matchers.items():
                 if not matcher.is_terminated() and not matcher.accept_token(newest[row]):
                     raise AssertionError(f"row {row} left its grammar with token {newest[row]}")
-        self.mask.fill_(-1)
         rows = [row for row, matcher in self.matchers.items() if not matcher.is_terminated()]
         if rows:
             self.filler.batch_fill_next_token_bitmask([self.matchers[row] for row in rows], self.mask, rows)
-            self.mask[rows] &= self.known
-        mask = self.mask.to(scores.device)
-        bits = (mask.unsqueeze(-1) >> torch.arange(WORD, device=mask.device, dtype=torch.int32)) & 1
-        return scores.masked_fill(bits.flatten(1)[:, : self.size] == 0, -torch.inf)
+            mask = (self.mask & self.known).to(scores.device)
+            # On a GPU the default would be a kernel of Triton, which needs a C compiler.
+            backend: Any = "cpu" if scores.device.type == "cpu" else "torch_native"
+            apply_token_bitmask_inplace(scores, mask, vocab_size=self.size, indices=rows, backend=backend)
+        return scores
 
 
 class Limits:

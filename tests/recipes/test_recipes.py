@@ -19,7 +19,7 @@ from covr_lab.recipe import RecipeError, build_parser, digest, load, merge, plai
 from covr_lab.results.reader import read_rows
 from covr_lab.retrievers.blip import Blip
 from covr_lab.retrievers.sentence import SentenceEncoder
-from tests.tiny_vlm import make_tiny_lm
+from tests.tiny_vlm import make_tiny_lm, packaged_prompts
 
 ROOT = Path(__file__).resolve().parents[2]
 RECOVR = ROOT / "recipes" / "recovr_words.yaml"
@@ -135,7 +135,7 @@ def test_an_overlay_changes_what_it_names_and_nothing_else(overlay: Path, resolv
 @pytest.fixture(scope="module")
 def tiny_lm(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A random language model that reads text only."""
-    return make_tiny_lm(tmp_path_factory.mktemp("tiny_lm"))
+    return make_tiny_lm(tmp_path_factory.mktemp("tiny_lm"), texts=packaged_prompts())
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,7 @@ from covr_lab.results.reader import read_rows
 from covr_lab.results.schema import TIMING
 from tests.gallery.toy import write_clip
 from tests.tiny_blip import make_tiny_blip
-from tests.tiny_vlm import make_tiny_vlm
+from tests.tiny_vlm import make_tiny_vlm, packaged_prompts
 
 ROOT = Path(__file__).resolve().parents[2]
 SETS = ("webvid", "dense_webvid", "finecvr", "covrr")
@@ -126,7 +126,7 @@ def releases(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Release]:
 def run(releases: dict[str, Release], tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Outcome]:
     """Run a recipe on its small data set; the same call a second time gives the first run."""
     folder = tmp_path_factory.mktemp("runs")
-    blip, vlm = make_tiny_blip(folder / "tiny_blip"), make_tiny_vlm(folder / "tiny_vlm")
+    blip, vlm = make_tiny_blip(folder / "tiny_blip"), make_tiny_vlm(folder / "tiny_vlm", texts=packaged_prompts())
     done: dict[tuple[str, ...], Outcome] = {}
 
     def play(stem: str, data_set: str, *more: str, overlay: str = "") -> Outcome:
