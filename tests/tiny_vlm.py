@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
@@ -191,10 +190,3 @@ def save(network: type, config: Any, tokenizer: Any, folder: Path, seed: int) ->
     model.generation_config.pad_token_id = ids["<|endoftext|>"]
     model.generation_config.sequence_bias = [[[ids[token]], bias] for token, bias in ENDINGS.items()]
     model.save_pretrained(folder)
-
-
-if __name__ == "__main__":
-    import sys
-
-    made = make_tiny_vlm(Path(sys.argv[1]))
-    print(made, json.dumps(sorted(path.name for path in made.iterdir())))

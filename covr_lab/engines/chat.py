@@ -90,13 +90,8 @@ class Chat:
     """
 
     def __init__(self, processor: Any, *, name: str, media: MediaKind, frame_pixels: int, limit: int) -> None:
-        self.processor, self.name, self.media, self.frame_pixels, self.limit = (
-            processor,
-            name,
-            media,
-            frame_pixels,
-            limit,
-        )
+        self.processor, self.name, self.limit = processor, name, limit
+        self.media, self.frame_pixels = media, frame_pixels
         self.sees = hasattr(processor, "image_processor")
         self.tokenizer = processor.tokenizer if self.sees else processor
         added = self.tokenizer.added_tokens_decoder

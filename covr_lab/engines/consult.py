@@ -25,9 +25,7 @@ class Consulted(Generic[T]):
     calls: tuple[Call, ...]
 
 
-def consult(
-    requests: Sequence[Request], parsers: Sequence[Callable[[str], T]], engine: Engine
-) -> list[Consulted[T]]:
+def consult(requests: Sequence[Request], parsers: Sequence[Callable[[str], T]], engine: Engine) -> list[Consulted[T]]:
     """Ask for everything as one list, then repair what could not be read as another one.
 
     Args:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
+from importlib.util import find_spec
 from typing import Any, Literal
 
 import torch
@@ -18,9 +19,9 @@ from covr_lab.engines.network import COMMIT, Network, Source, load_network
 from covr_lab.engines.request import Request, Response
 from covr_lab.engines.sampling import Chance, Grammars, Limits
 from covr_lab.engines.schema import longest
-from covr_lab.types import SessionError
+from covr_lab.types import Refused, SessionError
 
-WINDOW = 128  # requests that are prepared together: a bound on the frames in memory
+FRAMES = 512  # that are in memory at once
 HALF = (torch.float16, torch.bfloat16)
 
 
@@ -41,6 +42,20 @@ class Job:
     prompt: Prompt
     limit: int
     seconds: float
+
+
+def windows(requests: Sequence[Request]) -> Iterator[list[int]]:
+    """Places of requests that are prepared together, as many as have few enough frames."""
+    places, frames = list[int](), 0
+    for place, request in enumerate(requests):
+        new = sum(part.frames for part in request.content if not isinstance(part, str))
+        if places and frames + new > FRAMES:
+            yield places
+            places, frames = [], 0
+        places.append(place)
+        frames += new
+    if places:
+        yield places
 
 
 def buckets(tokens: Sequence[tuple[int, int]], budget: int) -> list[list[int]]:
@@ -91,6 +106,7 @@ class HFEngine(Engine):
 
     Raises:
         ValueError: a setting is out of its range.
+        Refused: xgrammar is not installed.
     """
 
     network: Any
@@ -124,19 +140,24 @@ class HFEngine(Engine):
                 raise ValueError(f"{name} must be 1 or more, not {value}")
         if temperature < 0 or not 0 < top_p <= 1:
             raise ValueError(f"temperature must be 0 or more and top_p in (0, 1], not {temperature} and {top_p}")
+        if constrained and find_spec("xgrammar") is None:
+            raise Refused(
+                "HFEngine needs the extra `reasoning`: pip install 'covr_lab[reasoning]' (or set `constrained: false`)"
+            )
         self.source = Source(model, revision, gguf, dtype, attention)
         self.media, self.frame_pixels, self.batch_tokens = media, frame_pixels, batch_tokens
         self.max_new_tokens, self.constrained = max_new_tokens, constrained
         self.temperature, self.top_p, self.seed = temperature, top_p, seed
+        self.sampled = temperature > 0
         self._loaded: Network | None = None
 
     @property
     def fingerprint(self) -> str:
         """sha256 of weights and settings; a folder's files are read for it, a model on the Hub is not fetched."""
         source = [self.source.identity, self.source.dtype, self.source.attention]
-        settings = [self.media, self.frame_pixels, self.max_new_tokens, self.constrained]
+        settings = [self.media, self.frame_pixels, self.max_new_tokens]
         sampling = [self.temperature, self.top_p, self.seed] if self.temperature else ["greedy"]
-        libraries = [version(name) for name in ("transformers", "xgrammar")]
+        libraries = [version(name) for name in ("transformers", *["xgrammar"] * self.constrained)]
         return hashlib.sha256(json.dumps([1, source, settings, sampling, libraries]).encode()).hexdigest()
 
     def load(self) -> None:
@@ -163,10 +184,10 @@ class HFEngine(Engine):
         """Answers in order, in batches of prompts of like length."""
         self._settle()
         found = dict[int, Response]()
-        for start in range(0, len(requests), WINDOW):
+        for window in windows(requests):
             jobs = list[Job]()
-            for place, request in enumerate(requests[start : start + WINDOW], start):
-                began = time.perf_counter()
+            for place in window:
+                began, request = time.perf_counter(), requests[place]
                 try:
                     prompt = self.chat.prompt(request)
                 except SessionError as error:

@@ -141,6 +141,8 @@ class VLMUser(UserSimulator):
         self.captions, self.stop = captions, stop
         self.watching = load_prompt(prompts, "user_caption", {"video": "video"}, required=("video",))
         self.judging = load_prompt(prompts, "user", FIELDS, required=("target", "shown", "shown_caption"))
+        digests = [self.watching.digest, self.judging.digest]
+        self.fingerprint = hashlib.sha256(json.dumps(digests).encode()).hexdigest()
 
     def connect(self, engines: Mapping[str, Engine]) -> frozenset[str]:
         """Take the engine."""
@@ -159,11 +161,6 @@ class VLMUser(UserSimulator):
                 "simulator.captions to annotation"
             )
         self.gallery, self.videos, self._memory = gallery, videos, dict[str, str]()
-
-    @property
-    def fingerprint(self) -> str:
-        """sha256 of both prompts."""
-        return hashlib.sha256(json.dumps([self.watching.digest, self.judging.digest]).encode()).hexdigest()
 
     def rehearse(self, session: Session, target: Target) -> Rehearsal:
         """The first look at the target, and a judgement."""

@@ -228,7 +228,7 @@ def test_what_cannot_be_answered_is_an_error_of_its_request(engine: HFEngine, lm
 def test_an_answer_does_not_depend_on_its_batch(vlm: Path, videos: VideoStore, sampling: dict[str, float]) -> None:
     """Pitfalls E6 and E7, in fp32: short beside long, with frames and without, in any order, in any batch."""
     requests = [
-        *many(),
+        *many()[:12],
         ask(Media("even.mp4", 8, videos), "describe it " * 20, session="a", schema=Edit),
         ask(Media("uneven.mp4", 3, videos), session="b", schema=Lists),
         ask(Media("folder", 2, videos), session="c", schema=Edit),
@@ -239,7 +239,7 @@ def test_an_answer_does_not_depend_on_its_batch(vlm: Path, videos: VideoStore, s
     assert [answers(engine.generate([request]))[0] for request in requests] == together
     assert answers(loaded(vlm, batch_tokens=400, **sampling).generate(requests)) == together
     texts = [answer[0] for answer in together]
-    assert len(set(texts)) > 10
+    assert len(set(texts)) > 8
     lengths = {answer[1] for answer in together}
     assert max(lengths) > 4 * min(lengths)
 
@@ -433,6 +433,7 @@ def test_what_can_change_an_answer_changes_the_fingerprint(vlm: Path, tmp_path: 
     first = HFEngine(model=str(vlm)).fingerprint
     assert HFEngine(model=str(shutil.copytree(vlm, tmp_path / "moved"))).fingerprint == first
     assert HFEngine(model=str(vlm), batch_tokens=99, seed=5).fingerprint == first  # greedy: no seed
+    assert HFEngine(model=str(vlm), revision="c" * 40).fingerprint == first  # a folder goes before the Hub
     changes: list[dict[str, Any]] = [
         {"dtype": "float32"}, {"attention": "eager"}, {"media": "images"}, {"frame_pixels": 99}, {"max_new_tokens": 9},
         {"constrained": False}, {"temperature": 0.5}, {"temperature": 0.5, "top_p": 0.5},
@@ -487,6 +488,26 @@ def test_batches_stay_in_their_budget(vlm: Path, monkeypatch: pytest.MonkeyPatch
     assert len(shapes) > 1
     assert sum(rows for rows, _ in shapes) == len(many())
     assert all(rows * (length + 40) <= 1500 for rows, length in shapes)
+
+
+def test_few_frames_are_in_memory_at_once(
+    engine: HFEngine, videos: VideoStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    requests = [ask(Media("folder", count, videos), session=str(count), schema=Edit) for count in (3, 2, 1, 6, 1, 2)]
+    requests += [ask("no frames", session=str(number), schema=Edit) for number in range(9)]
+    expected = answers(engine.generate(requests))
+    monkeypatch.setattr("covr_lab.engines.hf.FRAMES", 5)
+    crowded = Crowded(engine.network.generate, 99)
+    monkeypatch.setattr(engine.network, "generate", crowded)
+    assert answers(engine.generate(requests)) == expected
+    assert crowded.rows == [2, 1, 1, 11]  # 3 + 2, 1, 6 alone, 1 + 2 and all that have none
+
+
+def test_without_its_extra_it_says_so(vlm: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("covr_lab.engines.hf.find_spec", lambda name: None)
+    with pytest.raises(Refused, match=r"pip install 'covr_lab\[reasoning\]'"):
+        HFEngine(model=str(vlm))
+    assert HFEngine(model=str(vlm), constrained=False).fingerprint
 
 
 def test_a_model_without_a_chat_template_reads_plain_text(lm: Path, tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ SLOTS = {
     "questioner": "VLMQuestion",
 }
 MODULES = {"initial": "initial", "intent": "intent", "reflection": "reflection", "question": "questioner", "user": ""}
-SESSIONS, CONCURRENCY = 10, 4
+SESSIONS, CONCURRENCY = 10, 3
 COSTS = ("calls", "tokens_in", "tokens_out", "modules", "prompts")  # what a repair adds to
 VOCABULARY = [values[0] for words in WORDS.values() for values in words.values()]
 REPAIR = "\n\nYour last answer was:"
@@ -254,7 +254,7 @@ def faulty(options: list[str], tmp_path: Path) -> Callable[..., tuple[Path, Open
     """Plays a run against a server with faults, and checks what holds whatever they are."""
 
     def play(faults: Faults, **settings: Any) -> tuple[Path, OpenAIServer]:
-        with OpenAIServer(chatty(1, 0.01, from_words), faults) as server:
+        with OpenAIServer(chatty(1, 0.05, from_words), faults) as server:
             outcome = evaluate([RECIPE, overlay(tmp_path, server.url, **settings)], options, run_dir=tmp_path / "run")
         assert outcome is not None
         assert (outcome.sessions, outcome.failed) == (SESSIONS, {})
@@ -262,7 +262,7 @@ def faulty(options: list[str], tmp_path: Path) -> Callable[..., tuple[Path, Open
         assert len({row["session_id"] for row in table}) == SESSIONS
         assert len({(row["session_id"], row["turn"]) for row in table}) == len(table)
         assert len(server.requests) == len(prompts_of(outcome.folder)) + retries(outcome.folder)
-        assert 1 < server.most <= CONCURRENCY
+        assert server.most == CONCURRENCY
         return outcome.folder, server
 
     return play
