@@ -24,6 +24,7 @@ class SessionProgress(Callback):
     def __init__(self, turns: int, sessions: int, n_gallery: int) -> None:
         self.turns, self.sessions = turns, sessions
         self.recall = TurnRecall(turns, n_gallery, sync_on_compute=False)  # ranks run at their own pace
+        self.bar: Any = tqdm(disable=True)
 
     def on_predict_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Open the bar, once the system is bound: a refusal stands on a line of its own."""
@@ -44,6 +45,10 @@ class SessionProgress(Callback):
         curve = " ".join(f"{value:.1f}" for value in self.recall.compute().reshape(-1).tolist())
         self.bar.set_postfix_str(f"R@1 by turn {curve}", refresh=False)
         self.bar.update(len(carried))
+
+    def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
+        """Close the bar: what stopped the run stands on a line of its own."""
+        self.bar.close()
 
     def on_predict_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Close the bar."""

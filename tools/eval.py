@@ -51,7 +51,7 @@ def main(argv: list[str]) -> int:
             options.recipes, overrides, run_dir=options.run_dir, fresh=options.fresh, build=options.build
         )
     except (Refused, SessionError) as error:
-        print(f"error: {error}", file=sys.stderr)
+        sys.stderr.write(f"error: {error}\n")  # at once: processes share the terminal
         return 1
     except (KeyboardInterrupt, SystemExit):
         print("interrupted: finished sessions are stored, the same command goes on from there", file=sys.stderr)

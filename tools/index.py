@@ -49,7 +49,7 @@ def main(argv: list[str]) -> int:
             retry=options.retry,
         )
     except Refused as error:
-        print(f"error: {error}", file=sys.stderr)
+        sys.stderr.write(f"error: {error}\n")  # at once: processes share the terminal
         return 1
     except (KeyboardInterrupt, SystemExit):
         print("interrupted: encoded videos are stored, the same command goes on from there", file=sys.stderr)

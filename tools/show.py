@@ -30,7 +30,7 @@ def main(argv: list[str]) -> int:
         shown = wanted(rows)
         frames = write_frames(options.run, videos_of(run), shown) if shown else {}
     except (Refused, ValueError, FileNotFoundError) as error:
-        print(f"error: {error}", file=sys.stderr)
+        sys.stderr.write(f"error: {error}\n")
         return 1
     print("\n\n".join(calls_text(row, frames) for row in rows))
     return 0

@@ -338,7 +338,7 @@ def test_with_the_server_gone_a_run_stops_and_goes_on_later(
     assert capsys.readouterr().err.splitlines()[-1].startswith("error: engine '")
     assert not (folder / "metrics.json").exists()
     parts = {path: path.stat().st_mtime_ns for path in folder.glob("turns/*.parquet")}
-    done = {session for path in parts for session in pa.parquet.read_table(path)["session_id"].to_pylist()}
+    done = set(read_rows(folder)["session_id"].to_pylist())
     assert 0 < len(done) < SESSIONS
     before = len(dying.requests)
     dying.start()
