@@ -26,7 +26,7 @@ def quiet() -> None:
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     import lightning.pytorch  # noqa: F401  # sets the levels of its loggers when it is imported
 
-    for name in ("lightning.pytorch", "lightning.fabric", "transformers"):
+    for name in ("lightning.pytorch", "lightning.fabric", "transformers", "huggingface_hub"):
         logging.getLogger(name).setLevel(logging.ERROR)
     warnings.filterwarnings("ignore", module=r"lightning\..*|torch\..*")
 

@@ -38,7 +38,7 @@ from tests.gallery.toy import write_clip
 from tests.tiny_blip import make_tiny_blip
 
 ROOT = Path(__file__).resolve().parents[2]
-RECIPE = ROOT / "recipes" / "recovr_webvid.yaml"
+RECIPES = (ROOT / "recipes" / "recovr_webvid.yaml", ROOT / "recipes" / "engines" / "rules_recovr.yaml")
 DEMO = ROOT / "recipes" / "recovr_demo.yaml"
 LIMIT = 3  # seconds a clip may take; the pipe takes them all
 CAPTIONS = ("a red boat", "a blue boat at night", "two dogs on a beach", "a man in a street", "a white house", "snow")
@@ -147,7 +147,7 @@ def broken(blip: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bro
     write_rows(folder / "test.csv", [(a, b, "make it different", said[a], said[b]) for a, b in ROWS])
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("COVR_CACHE", str(folder / "cache"))
-        arguments = [str(RECIPE), *options(folder, blip, "--protocol.turns", "2")]
+        arguments = [*map(str, RECIPES), *options(folder, blip, "--protocol.turns", "2")]
         command = [sys.executable, str(ROOT / "tools" / "index.py"), *arguments, "--workers", "1"]
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=280)
         run, said_then = folder / "run", io.StringIO()
@@ -228,7 +228,7 @@ def test_a_query_with_nothing_left_to_rank_fails_alone(good: Path, blip: Path, t
     (tmp_path / "bad.mp4").write_text("no video")
     rows = [("v0", "v1", "make it blue", "a red boat", "a blue boat"), ("v1", "bad", "add", "a blue boat", "two dogs")]
     write_rows(tmp_path / "test.csv", rows)
-    outcome = evaluate([RECIPE], options(tmp_path, blip, "--protocol.turns", "1"), run_dir=tmp_path / "run", build=True)
+    outcome = evaluate(RECIPES, options(tmp_path, blip, "--protocol.turns", "1"), run_dir=tmp_path / "run", build=True)
     assert outcome is not None
     assert [*outcome.failed] == ["1"]
     assert json.loads((outcome.folder / "metrics.json").read_text())["n"] == 2
@@ -263,7 +263,7 @@ def test_without_an_index_no_session_is_played(
     good: Path, blip: Path, cache: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """One line that names the command; the same command works once the index is there."""
-    command = [str(RECIPE), *options(good, blip, "--protocol.turns", "1", "--run_dir", str(tmp_path / "run"))]
+    command = [*map(str, RECIPES), *options(good, blip, "--protocol.turns", "1", "--run_dir", str(tmp_path / "run"))]
     assert tool("eval")(command) == 1
     said = capsys.readouterr()
     (line,) = said.err.strip().splitlines()
@@ -283,9 +283,17 @@ def test_without_an_index_no_session_is_played(
 def test_two_processes_write_what_one_writes(good: Path, blip: Path, cache: Path, tmp_path: Path) -> None:
     more = options(good, blip, "--protocol.turns", "2", "--data.batch_size", "2")
     one, two = tmp_path / "one", tmp_path / "two"
-    evaluate([RECIPE], more, run_dir=one, build=True)
+    evaluate(RECIPES, more, run_dir=one, build=True)
     shutil.rmtree(cache)
-    command = [sys.executable, str(ROOT / "tools" / "eval.py"), str(RECIPE), *more, "--build", "--run_dir", str(two)]
+    command = [sys.executable, str(ROOT / "tools" / "eval.py"), *map(str, RECIPES), *more]
+    command += ["--build", "--run_dir", str(two), "--trainer.devices", "2"]
+        str(ROOT / "tools" / "eval.py"),
+        *map(str, RECIPES),
+        *more,
+        "--build",
+        "--run_dir",
+        str(two),
+    ]
     command += ["--trainer.devices", "2"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=500, check=False)
     assert done.returncode == 0, done.stderr
@@ -445,7 +453,7 @@ def test_a_checkpoint_that_does_not_fit_is_one_line_before_a_clip_is_opened(
 
     monkeypatch.setattr(media, "media_identity", looked_at)
     model = fault(blip, shutil.copytree(blip, tmp_path / "model"))
-    assert tool("eval")([str(RECIPE), *options(good, model), "--build", "--run_dir", str(tmp_path / "run")]) == 1
+    assert tool("eval")([*map(str, RECIPES), *options(good, model), "--build", "--run_dir", str(tmp_path / "run")]) == 1
     said = capfd.readouterr()
     (line,) = said.err.strip().splitlines()
     assert line.startswith(f"error: model '{model}")
