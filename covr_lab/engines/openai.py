@@ -143,7 +143,7 @@ class OpenAIEngine(Engine):
     def _key(self) -> str | None:
         """The key; ``None`` for a server that may do without."""
         if find_spec("openai") is None:
-            raise Refused("OpenAIEngine needs the extra `openai`: pip install 'covr_lab[reasoning]'")
+            raise Refused("OpenAIEngine needs the extra `reasoning`: pip install 'covr_lab[reasoning]'")
         key = os.environ.get(self.api_key_env, "").strip()
         if not key and self.base_url is None:
             raise Refused(f"{self._name}: set the environment variable {self.api_key_env} to a key, or set `base_url`")

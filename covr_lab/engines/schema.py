@@ -44,14 +44,11 @@ def read_json(text: str, schema: type[M]) -> M:
             at = text.find("{", at + 1)
             continue
         try:
-            json.dumps(value, ensure_ascii=False).encode()  # an escaped half of a pair is no text that can be stored
             return schema.model_validate(value)
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
-            found = f"{'.'.join(map(str, first['loc'])) or 'object'}: {first['msg']}"
-        except UnicodeEncodeError:
-            found = "object: half of a surrogate pair"
-        reason = found if reason == NOTHING else reason
+            if reason == NOTHING:
+                reason = f"{'.'.join(map(str, first['loc'])) or 'object'}: {first['msg']}"
         at = text.find("{", end)
     raise ParseError(reason)
 

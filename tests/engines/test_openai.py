@@ -319,7 +319,7 @@ def test_a_missing_key_is_one_line_and_nothing_is_sent(monkeypatch: pytest.Monke
 
 def test_the_package_is_asked_for_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wire, "find_spec", lambda name: None)
-    with pytest.raises(Refused, match=r"pip install 'covr_lab\[openai\]'"):
+    with pytest.raises(Refused, match=r"pip install 'covr_lab\[reasoning\]'"):
         OpenAIEngine(model="m", base_url="http://localhost:8000/v1").load()
 
 

@@ -287,14 +287,6 @@ def test_two_processes_write_what_one_writes(good: Path, blip: Path, cache: Path
     shutil.rmtree(cache)
     command = [sys.executable, str(ROOT / "tools" / "eval.py"), *map(str, RECIPES), *more]
     command += ["--build", "--run_dir", str(two), "--trainer.devices", "2"]
-        str(ROOT / "tools" / "eval.py"),
-        *map(str, RECIPES),
-        *more,
-        "--build",
-        "--run_dir",
-        str(two),
-    ]
-    command += ["--trainer.devices", "2"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=500, check=False)
     assert done.returncode == 0, done.stderr
     tables = [read_rows(folder).drop_columns(list(TIMING)) for folder in (one, two)]
