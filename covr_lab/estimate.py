@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from lightning import Callback, LightningModule, Trainer
 
 from covr_lab.engines.request import Rehearsal, Request
+from covr_lab.runner import SessionRunner
 from covr_lab.types import Query, SessionError, Target
 
 # ReCoVR's run on WebVid-CoVR-Test: 1,168 of 2,556 sessions went on after turn 0, 3,010 turns were played after it.
@@ -61,11 +62,10 @@ class CallEstimate(Callback):
 
     def on_predict_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """One line on stderr."""
-        rehearse = getattr(pl_module, "rehearse", None)
-        if rehearse is None or not trainer.is_global_zero:
+        if not isinstance(pl_module, SessionRunner) or not trainer.is_global_zero:
             return
         try:
-            found: list[Rehearsal] = rehearse(self.query, self.target)
+            found = pl_module.rehearse(self.query, self.target)
         except SessionError:
             return  # this session will fail and say why; the others are as dear as nobody knows
         if any(one.once or one.turn for one in found):

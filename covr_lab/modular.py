@@ -84,7 +84,8 @@ class ModularSystem(System):
         questioner: what to ask before feedback; without it nothing is asked.
         ask_from: memory that a question reads: the ``snapshot`` the last turn started from, or the ``fresh`` one.
         captions: what the system knows of videos in words (long-term progress memory): what the captioner made of
-            their frames (``model``), what the data gives to systems (``annotation``), or nothing.
+            their frames (``model``), what the data gives to systems (``annotation``), or nothing (``none``). A recipe
+            with a captioner has to say which; without one ``null`` is ``annotation``.
         captioner: describes videos for ``captions: model``.
         rm0: turn-0 lists that the fusion remembers: none, the composed one, or that and the initial search.
     """
@@ -102,7 +103,7 @@ class ModularSystem(System):
         policies: list[RankPolicy] | None = None,
         questioner: Questioner | None = None,
         ask_from: Literal["snapshot", "fresh"] = "snapshot",
-        captions: Literal["model", "annotation", "none"] = "annotation",
+        captions: Literal["model", "annotation", "none"] | None = None,
         captioner: Captioner | None = None,
         rm0: Literal["none", "covr", "both"] = "none",
     ) -> None:
@@ -116,6 +117,10 @@ class ModularSystem(System):
                 raise ValueError(f"system.{key} names retriever '{name}', the recipe has {sorted(retrievers)}")
         if captions == "model" and captioner is None:
             raise ValueError("system.captions is `model`: name a system.captioner, or set it to annotation or none")
+        if captions is None and captioner is not None:
+            raise ValueError(
+                "system.captioner is named: set system.captions to model, or to annotation or none without it"
+            )
         self.retrievers, self.engines = nn.ModuleDict(retrievers), nn.ModuleDict()
         self.policies = nn.ModuleList(policies or [])
         self.intent, self.reflection, self.initial, self.questioner = intent, reflection, initial, questioner

@@ -125,7 +125,7 @@ class VLMCaptioner(Captioner):
     @property
     def fingerprint(self) -> str:
         """sha256 of engine, prompt and form of the answer."""
-        parts = [self.describer.fingerprint, self.prompt.system, self.prompt.user, Description.model_json_schema()]
+        parts = [self.describer.fingerprint, self.prompt.digest, Description.model_json_schema()]
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
     def locate(self, gallery: Gallery, videos: VideoStore) -> dict[str, Address]:

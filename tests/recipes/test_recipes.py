@@ -236,6 +236,11 @@ REFUSED: dict[str, tuple[dict[str, str], list[str], tuple[str, ...]]] = {
         [str(RECOVR), "o.yaml"],
         ("system.channels",),
     ),
+    "captioner that nobody would ask": (
+        {"o.yaml": "system: {init_args: {captions: null}}\n"},
+        [str(ROOT / "recipes" / "recovr_demo.yaml"), "o.yaml", "--data.families", "1"],
+        ("system.captioner", "system.captions"),
+    ),
     "unknown retriever": ({}, [str(RECOVR), "--system.opening", "blip"], ("system.opening", "blip", "captions")),
     "number out of range": ({}, [str(RECOVR), "--protocol.turns", "-1"], ("protocol.turns", "-1")),
     "no annotation file": ({"file.yaml": FILE}, ON_FILE, ("t.csv", "data.annotations")),
