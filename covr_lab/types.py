@@ -56,21 +56,24 @@ class Feedback:
     """What the user said about the shown video.
 
     A system reads ``text``; ``action`` is for the record and for the action-derived signal of the rank-cap transplant
-    (a person types text, not a label). ``calls``: what a simulated user asked an engine for it.
+    (a person types text, not a label). Out of the system's sight stay ``calls``, what a simulated user asked an engine
+    for it, and ``clean``, what it would have said without a degradation.
     """
 
     action: Action
     text: str
     source: Source = "simulated"
     calls: tuple[Call, ...] = ()
+    clean: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What a system asks before the feedback, and the calls that it took."""
+    """What a system asks before the feedback, the calls that it took, and what led to it (``events``)."""
 
     text: str
     calls: tuple[Call, ...] = ()
+    events: tuple[Event, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +109,7 @@ class RankedList:
 
     Attributes:
         rows: int32 ``(K,)``.
-        scores: float32 ``(K,)`` aligned with ``rows``; ``None`` for an order that no score explains (after a cap).
+        scores: float32 ``(K,)`` aligned with ``rows``, not descending after a cap; ``None`` for a fused order.
     """
 
     rows: Rows
@@ -134,7 +137,8 @@ class Cap:
         row: gallery row of the demoted video.
         position: 1-based position it may not be ranked above.
         reason: why: the user rejected it, or it would have stayed first.
-        scope: ``window`` lists of all remembered turns, ``current`` those of this turn.
+        scope: ``window`` lists of all remembered turns, ``current`` those of this turn, ``order`` the fused order alone
+            (fusion rules that read scores are blind to positions in lists).
         guard: move the video down in the fused order as well, should it still come first.
         fired: whether at least one list changed.
     """
@@ -142,7 +146,7 @@ class Cap:
     row: int
     position: int
     reason: Literal["rejected", "stagnant"]
-    scope: Literal["window", "current"] = "window"
+    scope: Literal["window", "current", "order"] = "window"
     guard: bool = True
     fired: bool = False
 
@@ -165,7 +169,7 @@ class Turn:
         feedback: what the user answered, ``None`` at turn 0.
         intent: query texts.
         state: progress memory after the turn, ``None`` before the first reflection.
-        channels: result memory: channel -> its list after the caps (at most ``pool`` rows).
+        channels: result memory: channel -> its list after the caps (at most ``pool`` rows), with the scores it had.
         result: the full ranking, every gallery row that is not masked.
         caps: the plan of the rank policies for this turn.
         calls: every request to an engine that the turn took, those of its question and its simulated user included.
@@ -238,7 +242,9 @@ class Context:
         reference_caption: caption of the reference video, "" when there is none.
         shown_caption: caption of the video on display, "" when there is none.
         shown: id of the video on display, ``None`` when turn 0 failed.
-        candidates: captions of the best videos on display, the first one's first.
+        candidates: captions of the best videos on display, the first one's first, "" where there is none.
+        scores: similarity of each candidate to the newest query, NaN where no list of the turn holds it.
+        caption_vectors: float32 ``(candidates, D)`` unit vectors of their captions, for reasoners that ask for them.
         displayed: caption of the video on display after each turn, "" where there is none, oldest first.
         videos: the media, for prompts that show frames.
     """
@@ -251,6 +257,8 @@ class Context:
     shown_caption: str = ""
     shown: str | None = None
     candidates: tuple[str, ...] = ()
+    scores: tuple[float, ...] = ()
+    caption_vectors: Scores | None = field(default=None, repr=False, compare=False)
     displayed: tuple[str, ...] = ()
     videos: VideoStore | None = field(default=None, repr=False, compare=False)
 
