@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from covr_lab.functional.text import content_words
 from covr_lab.gallery.gallery import Gallery
-from covr_lab.types import Cap, Feedback, Query, Reflection, Refused, Session, Turn
+from covr_lab.types import Cap, Feedback, Query, Question, Reflection, Refused, Session, Turn
 
 if TYPE_CHECKING:
     import torch
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from covr_lab.system import System
 
 REASONS = {"rejected": "you rejected it", "stagnant": "it would have stayed first"}
-SCOPES = {"window": "all remembered lists", "current": "the lists of this turn"}
+SCOPES = {"window": "all remembered lists", "current": "the lists of this turn", "order": "the order on display"}
 NOTES = {  # event kind -> what a person is told
     "fallback": "{} could not be read from your words; a fixed rule answered instead",
     "truncated": "longer than the encoder reads, the end was cut: {}",
@@ -33,13 +33,15 @@ class Conversation:
 
     Attributes:
         system: loaded and bound.
-        session: at least turn 0.
-        question: what the system asks about the video on display, if anything.
+        session: at least turn 0, once it has started.
+        question: what the system asks about the video on display, if anything; its calls are in the last turn.
+        before: the dialogue up to the turn before, ``None`` at turn 0.
     """
 
     system: System
     session: Session
-    question: str | None = None
+    question: Question | None = None
+    before: Self | None = None
 
     @classmethod
     def start(cls, system: System, query: Query) -> Self:
@@ -48,7 +50,7 @@ class Conversation:
         Raises:
             SessionError: the query cannot be answered.
         """
-        return cls._extended(system, Session(query), lambda: system.start([query]))
+        return cls(system, Session(query))._extended(lambda: system.start([query]))
 
     def say(self, text: str) -> Self:
         """One turn later, after the feedback ``text``.
@@ -57,34 +59,30 @@ class Conversation:
             SessionError: the feedback cannot be answered; this conversation can still go on.
         """
         said = [Feedback("free", text, "human")]
-        return self._extended(
-            self.system, self.session, lambda: self.system.step([self.session], said, [self.question])
-        )
+        later = self._extended(lambda: self.system.step([self.session], said, [self.question]))
+        return replace(later, before=self)
 
     def undo(self) -> Self:
         """One turn earlier, with the question that was open then; turn 0 stays."""
-        *earlier, last = self.session.turns
-        if not earlier:
-            return self
-        return replace(self, session=replace(self.session, turns=tuple(earlier)), question=last.question)
+        return self.before or self
 
     def found(self, video: str) -> Self:
         """Solved: a last turn, not executed, stops at the ranking on display and names the ``video``."""
         stop = Feedback("stop", video, "human")
         turns = self.session.turns
-        last = Turn(len(turns), turns[-1].result, question=self.question, feedback=stop)
+        asked = self.question.text if self.question else None
+        last = Turn(len(turns), turns[-1].result, question=asked, feedback=stop)
         return replace(self, session=self.session.then(last), question=None)
 
-    @classmethod
-    def _extended(cls, system: System, session: Session, verb: Callable[[], list[Turn]]) -> Self:
+    def _extended(self, verb: Callable[[], list[Turn]]) -> Self:
         begun = time.perf_counter()
         turn = verb()[0]
-        longer = session.then(replace(turn, seconds=time.perf_counter() - begun))
-        question = system.ask([longer])[0]
+        longer = self.session.then(replace(turn, seconds=time.perf_counter() - begun))
+        question = self.system.ask([longer])[0]
         if question is None:
-            return cls(system, longer)
+            return replace(self, session=longer, question=None)
         asked = replace(longer.turns[-1], calls=(*longer.turns[-1].calls, *question.calls))
-        return cls(system, session.then(asked), question.text)
+        return replace(self, session=self.session.then(asked), question=replace(question, calls=()))
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ from covr_lab.results.summary import write_metrics
 from covr_lab.results.wandb_log import log_run
 from covr_lab.results.writer import RowWriter
 from covr_lab.runner import SessionRunner
+from covr_lab.simulators.degraded import DegradedUser
 from covr_lab.trainer import predictor
 from covr_lab.types import Refused
 
@@ -120,7 +121,8 @@ def prepare(paths: Sequence[Path], overrides: Sequence[str]) -> tuple[Document, 
     config = resolve(parser, paths, overrides)
     try:
         parts = parser.instantiate(config)
-        runner = SessionRunner(parts.system, parts.simulator, parts.protocol, parts.engines)
+        user = DegradedUser(parts.simulator, parts.degradations) if parts.degradations else parts.simulator
+        runner = SessionRunner(parts.system, user, parts.protocol, parts.engines)
         parts.data.setup("predict")
     except (ValueError, OSError) as error:
         raise Refused(explain(str(error))) from error
@@ -167,6 +169,7 @@ def run_record(name: str, document: Document, runner: SessionRunner, data: Any) 
         "gallery_sha256": data.gallery.digest,
         "data_sha256": data.digest,
         "user": document["simulator"],
+        **({"degradations": document["degradations"]} if document["degradations"] else {}),
     }
     return {
         "schema": VERSION,

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import nn
 
@@ -14,6 +15,7 @@ from covr_lab.captioners.base import Captioner
 from covr_lab.engines.base import Engine, borrow
 from covr_lab.engines.request import Rehearsal, Request
 from covr_lab.gallery.gallery import Gallery
+from covr_lab.ranking.channels import Channel, opening_ask, retrieve
 from covr_lab.ranking.correct import Corrected, Found, correct
 from covr_lab.ranking.fusion import Fusion
 from covr_lab.ranking.policies import RankPolicy
@@ -32,6 +34,7 @@ from covr_lab.types import (
     Question,
     RankedList,
     Reflection,
+    Rows,
     Session,
     SessionError,
     Turn,
@@ -42,28 +45,6 @@ if TYPE_CHECKING:
 
 
 CANDIDATES = 5  # displayed videos whose captions a question may draw on
-
-
-@dataclass(frozen=True)
-class Channel:
-    """One way of asking the gallery.
-
-    Attributes:
-        retriever: name of the retriever.
-        query: which text of the intent it sends; an empty one leaves the channel silent.
-        anchor: the video it composes the text with: the one ``shown``, the session's ``reference``, or ``none``.
-        mask_anchor: leave the shown anchor out of the list (a user who goes on says that it is not the target);
-            the reference follows the protocol's self-masking.
-    """
-
-    retriever: str
-    query: Literal["search", "edit"]
-    anchor: Literal["shown", "reference", "none"] = "none"
-    mask_anchor: bool = True
-
-    def text(self, intent: Intent) -> str:
-        """What it sends."""
-        return intent.search if self.query == "search" else intent.edit
 
 
 class ModularSystem(System):
@@ -115,6 +96,12 @@ class ModularSystem(System):
         for key, name in named.items():
             if name not in retrievers:
                 raise ValueError(f"system.{key} names retriever '{name}', the recipe has {sorted(retrievers)}")
+        for name, channel in self.channels.items():
+            if channel.fold is not None and channel.retriever != opening:
+                raise ValueError(
+                    f"system.channels.{name}.fold starts from the query of turn 0: its retriever must be that of "
+                    f"system.opening, '{opening}', not '{channel.retriever}'"
+                )
         if captions == "model" and captioner is None:
             raise ValueError("system.captions is `model`: name a system.captioner, or set it to annotation or none")
         if captions is None and captioner is not None:
@@ -196,13 +183,13 @@ class ModularSystem(System):
     def start(self, queries: Sequence[Query]) -> list[Turn]:
         """Turn 0: the composed query over the whole gallery; the fusion may remember its list."""
         retriever = self._retriever(self.opening)
-        asks = [Ask(query.text, query.reference, self._masked(query), query.session_id) for query in queries]
+        asks = [self._opening(query) for query in queries]
         composed = [name for name, channel in self.channels.items() if channel.anchor != "none"]
         turns = []
         for ask, result in zip(asks, rank_gallery(retriever, asks), strict=True):
             if not len(result.rows):
                 raise SessionError(f"session {ask.session}: all gallery videos are unreadable or masked")
-            stored = dict.fromkeys(composed, RankedList(result.rows[: self.fusion.pool]))
+            stored = dict.fromkeys(composed, result.head(self.fusion.pool))
             turns.append(Turn(0, result, channels=stored, events=_cut(retriever, ask.text)))
         if self.rm0 != "both":
             return turns
@@ -210,29 +197,37 @@ class ModularSystem(System):
         states = snapshots(self.initial, [self._context(session, None) for session in sessions], self._engines())
         searches = self._retrieve(sessions, [Intent(search=state.answer.query) for state in states])
         lists = [{**turn.channels, **found.lists} for turn, found in zip(turns, searches, strict=True)]
-        pooled = [{name: RankedList(x.rows[: self.fusion.pool]) for name, x in found.items()} for found in lists]
+        pooled = [{name: ranking.head(self.fusion.pool) for name, ranking in found.items()} for found in lists]
         return [
             replace(turn, channels=channels, state=state.answer, calls=state.calls)
             for turn, channels, state in zip(turns, pooled, states, strict=True)
         ]
 
+    @torch.inference_mode()
     def ask(self, sessions: Sequence[Session]) -> list[Question | None]:
         """One question a session, or none at all."""
-        if self.questioner is None:
+        questioner = self.questioner
+        if questioner is None:
             return [None] * len(sessions)
         back = -1 if self.ask_from == "snapshot" else None
-        jobs = [(self.questioner, self._context(s, Session(s.query, s.turns[:back]).state)) for s in sessions]
-        return [Question(thought.answer, thought.calls) for thought in think(jobs, self._engines())]
+        contexts = [self._context(s, Session(s.query, s.turns[:back]).state) for s in sessions]
+        if questioner.reads_captions:
+            contexts = self._with_vectors(contexts)
+        thoughts = think([(questioner, context) for context in contexts], self._engines())
+        return [
+            Question(thought.answer, thought.calls, questioner.events(context))
+            for thought, context in zip(thoughts, contexts, strict=True)
+        ]
 
     @torch.inference_mode()
     def step(
-        self, sessions: Sequence[Session], feedback: Sequence[Feedback], questions: Sequence[str | None]
+        self, sessions: Sequence[Session], feedback: Sequence[Feedback], questions: Sequence[Question | None]
     ) -> list[Turn]:
         """One turn for every session: think, retrieve, correct, record."""
         contexts = [self._context(session, session.state) for session in sessions]
         states = snapshots(self.initial, contexts, self._engines())
         contexts = [
-            replace(context, state=state.answer, feedback=words, question=question)
+            replace(context, state=state.answer, feedback=words, question=question.text if question else None)
             for context, state, words, question in zip(contexts, states, feedback, questions, strict=True)
         ]
         intents, reflections = decide(self.intent, self.reflection, contexts, self._engines())
@@ -247,56 +242,54 @@ class ModularSystem(System):
             policies=cast("Sequence[RankPolicy]", self.policies),
             opening=self.rm0 != "none",
         )
+        noted = [
+            [*(question.events if question else ()), *self._cuts(intent.answer)]
+            for question, intent in zip(questions, intents, strict=True)
+        ]
         return [
-            _record(context, (state, intent, reflection), fused, self._cuts(intent.answer))
-            for context, state, intent, reflection, fused in zip(
-                contexts, states, intents, reflections, corrected, strict=True
+            _record(context, (state, intent, reflection), fused, events)
+            for context, state, intent, reflection, fused, events in zip(
+                contexts, states, intents, reflections, corrected, noted, strict=True
             )
         ]
 
     def _retrieve(self, sessions: Sequence[Session], intents: Sequence[Intent]) -> list[Found]:
-        """Run every channel for the sessions that have a text for it."""
-        found = [Found({}) for _ in sessions]
-        for name, channel in self.channels.items():
-            asks: dict[int, Ask] = {}
-            for index, (session, intent) in enumerate(zip(sessions, intents, strict=True)):
-                if text := channel.text(intent):
-                    asks[index] = self._ask(channel, session, text)
-            for index, ranking in zip(
-                asks, rank_gallery(self._retriever(channel.retriever), list(asks.values())), strict=True
-            ):
-                found[index].lists[name] = ranking
-        return found
+        retrievers = {name: self._retriever(name) for name in self.retrievers}
+        openings = [self._opening(session.query) for session in sessions]
+        return retrieve(self.channels, retrievers, sessions, intents, openings, self.gallery)
 
-    def _ask(self, channel: Channel, session: Session, text: str) -> Ask:
-        masked, name = self._masked(session.query), session.query.session_id
-        if channel.anchor == "none":
-            return Ask(text, None, masked, name, len(session.turns))
-        shown = self.gallery.ids[session.shown] if session.shown is not None else None
-        anchor = shown if channel.anchor == "shown" else session.query.reference
-        if channel.anchor == "shown" and channel.mask_anchor and session.shown is not None:
-            masked = (*masked, session.shown)
-        return Ask(text, anchor, masked, name, len(session.turns))
-
-    def _masked(self, query: Query) -> tuple[int, ...]:
-        """Self-masking: the reference's row, unless the protocol or the annotation keeps it."""
-        row = self.gallery.row.get(query.reference or "")
-        return (row,) if row is not None and self.mask_source and query.mask_reference else ()
+    def _opening(self, query: Query) -> Ask:
+        return opening_ask(query, self.gallery, mask_source=self.mask_source)
 
     def _context(self, session: Session, state: Reflection | None) -> Context:
         ids, turns = self.gallery.ids, session.turns
-        best = [ids[row] for row in turns[-1].result.rows[:CANDIDATES]]
-        captions = tuple(map(self.gallery.caption, best))
+        rows = turns[-1].result.rows[:CANDIDATES]
+        captions = tuple(self.gallery.caption(ids[row]) for row in rows)
         return Context(
             session,
             state or Reflection(query=session.query.text),
             reference_caption=self.gallery.caption(session.query.reference),
             shown_caption=captions[0] if captions else "",
-            shown=best[0] if best else None,
-            candidates=tuple(filter(None, captions)),
+            shown=ids[rows[0]] if len(rows) else None,
+            candidates=captions,
+            scores=_similarities(turns[-1], rows),
             displayed=tuple(self.gallery.caption(ids[t.result.rows[0]]) if len(t.result.rows) else "" for t in turns),
             videos=self.videos,
         )
+
+    def _with_vectors(self, contexts: Sequence[Context]) -> list[Context]:
+        """With the vectors of the candidates' captions by the opening retriever; zeros where there is no caption."""
+        retriever, known = self._retriever(self.opening), dict[str, npt.NDArray[np.float32]]()
+        captions = list(dict.fromkeys(text for context in contexts for text in context.candidates if text))
+        if captions:
+            vectors = retriever.encode_queries(captions, [None] * len(captions)).float().cpu().numpy()
+            known = dict(zip(captions, vectors, strict=True))
+        nothing = np.zeros(len(retriever.features), np.float32)
+        found = [[known.get(text, nothing) for text in context.candidates] for context in contexts]
+        return [
+            replace(context, caption_vectors=np.reshape(rows, (-1, len(nothing))))
+            for context, rows in zip(contexts, found, strict=True)
+        ]
 
     def _cuts(self, intent: Intent) -> list[Event]:
         sent = [_cut(self._retriever(channel.retriever), channel.text(intent)) for channel in self.channels.values()]
@@ -311,6 +304,15 @@ class ModularSystem(System):
 
     def _engines(self) -> Mapping[str, Engine]:
         return cast("Mapping[str, Engine]", self.engines)
+
+
+def _similarities(turn: Turn, rows: Rows) -> tuple[float, ...]:
+    """Similarity of gallery ``rows`` to the turn's query; after turn 0, to that of the first channel that ran."""
+    ranking = turn.result if turn.result.scores is not None else next(iter(turn.channels.values()), None)
+    if ranking is None or ranking.scores is None or not len(ranking.rows):
+        return (float("nan"),) * len(rows)
+    places = ranking.rows == rows[:, None]
+    return tuple(np.where(places.any(1), ranking.scores[places.argmax(1)], np.nan).tolist())
 
 
 def _cut(retriever: Retriever, text: str) -> tuple[Event, ...]:

@@ -106,6 +106,7 @@ def build_parser() -> ArgumentParser:
     from covr_lab.engines.base import Engine
     from covr_lab.protocol import EvalProtocol
     from covr_lab.simulators.base import UserSimulator
+    from covr_lab.simulators.degraded import Degradation
     from covr_lab.system import System
 
     parser = ArgumentParser(exit_on_error=False)
@@ -113,6 +114,7 @@ def build_parser() -> ArgumentParser:
     parser.add_argument("--engines", type=dict[str, Engine], default={})
     parser.add_subclass_arguments(System, "system", required=True)
     parser.add_subclass_arguments(UserSimulator, "simulator", required=True)
+    parser.add_argument("--degradations", type=dict[str, Degradation], default={})
     parser.add_class_arguments(EvalProtocol, "protocol")
     parser.add_class_arguments(Machine, "trainer")
     parser.add_class_arguments(Wandb, "wandb")
@@ -183,5 +185,6 @@ def digest(document: Mapping[str, Any]) -> str:
     kept = {
         **{key: value for key, value in document.items() if key not in ("trainer", "wandb")},
         "data": {**data, "init_args": {k: v for k, v in data.get("init_args", {}).items() if k != "batch_size"}},
+        "order": list(document["degradations"]),  # they apply in order: another order is another user
     }
     return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()[:8]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import numpy as np
@@ -18,9 +18,18 @@ from covr_lab.protocol import EvalProtocol
 from covr_lab.results.rows import turn_row
 from covr_lab.simulators.base import UserSimulator
 from covr_lab.system import System
-from covr_lab.types import Query, RankedList, Session, SessionError, Target, Turn
+from covr_lab.types import Event, Query, RankedList, Session, SessionError, Target, Turn
 
-Asked = dict[int, tuple[Call, ...]]  # turn that is to follow -> calls of its question and its user
+
+@dataclass(frozen=True, slots=True)
+class Aside:
+    """What an exchange leaves that no system may see: a user's calls speak of the target, its clean words as well."""
+
+    calls: tuple[Call, ...]
+    clean: str | None
+
+
+Asides = dict[int, Aside]  # turn that is to follow -> what its question and its user left
 
 
 class SessionRunner(LightningModule):
@@ -97,14 +106,14 @@ class SessionRunner(LightningModule):
     def play(self, queries: Sequence[Query], targets: Sequence[Target]) -> list[Session]:
         """Whole dialogues. A session that fails ends with a turn that says why; the others go on."""
         sessions = [Session(query) for query in queries]
-        asked: list[Asked] = [{} for _ in queries]  # out of the system's sight: a user's calls speak of the target
+        asides: list[Asides] = [{} for _ in queries]
         active = self._advance(sessions, range(len(queries)), lambda at: self.system.start([queries[i] for i in at]))
         for _ in range(self.protocol.turns):
-            active = self._advance(sessions, active, lambda at: self._exchange(sessions, targets, at, asked))
-        return [charged(session, calls) for session, calls in zip(sessions, asked, strict=True)]
+            active = self._advance(sessions, active, lambda at: self._exchange(sessions, targets, at, asides))
+        return [completed(session, each) for session, each in zip(sessions, asides, strict=True)]
 
     def _exchange(
-        self, sessions: Sequence[Session], targets: Sequence[Target], active: Sequence[int], asked: list[Asked]
+        self, sessions: Sequence[Session], targets: Sequence[Target], active: Sequence[int], asides: list[Asides]
     ) -> list[Turn | None]:
         """Ask, hear the users, and let the system answer those who go on; ``None`` for those who stop."""
         happy = self.simulator.satisfied([sessions[index] for index in active], [targets[index] for index in active])
@@ -117,11 +126,13 @@ class SessionRunner(LightningModule):
         texts = [None if question is None else question.text for question in questions]
         said = self.simulator.respond(shown, [targets[index] for index in talking], texts)
         for index, question, words in zip(talking, questions, said, strict=True):
-            asked[index][len(sessions[index].turns)] = (*(question.calls if question else ()), *words.calls)
+            calls = (*(question.calls if question else ()), *words.calls)
+            asides[index][len(sessions[index].turns)] = Aside(calls, words.clean)
         going = [at for at, words in enumerate(said) if words.action != "stop"]
         if going:
-            heard = [replace(said[at], calls=()) for at in going]
-            answers = self.system.step([shown[at] for at in going], heard, [texts[at] for at in going])
+            heard = [replace(said[at], calls=(), clean=None) for at in going]
+            asked = [question and replace(question, calls=()) for question in (questions[at] for at in going)]
+            answers = self.system.step([shown[at] for at in going], heard, asked)
             turns |= {talking[at]: turn for at, turn in zip(going, answers, strict=True)}
         return list(turns.values())
 
@@ -144,13 +155,19 @@ class SessionRunner(LightningModule):
         return going
 
 
-def charged(session: Session, asked: Asked) -> Session:
-    """The session with what questions and user cost: in the turn that they led to, or in the last one if to none."""
+def completed(session: Session, asides: Asides) -> Session:
+    """The session with what no system saw of it.
+
+    Calls of question and user go to the turn that they led to, or to the last one if to none. Words that a degradation
+    changed are an event of their turn.
+    """
     turns = list(session.turns)
-    for index, calls in asked.items():
+    for index, aside in asides.items():
         at = min(index, len(turns) - 1)
-        own = turns[at].calls
-        turns[at] = replace(turns[at], calls=(*calls, *own) if at == index else (*own, *calls))
+        own, events = turns[at].calls, turns[at].events
+        calls = (*aside.calls, *own) if at == index else (*own, *aside.calls)
+        clean = (Event("clean_feedback", aside.clean),) if aside.clean is not None and at == index else ()
+        turns[at] = replace(turns[at], calls=calls, events=(*clean, *events))
     return replace(session, turns=tuple(turns))
 
 

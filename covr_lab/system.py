@@ -81,9 +81,11 @@ class System(Frozen, ABC):
 
     @abstractmethod
     def step(
-        self, sessions: Sequence[Session], feedback: Sequence[Feedback], questions: Sequence[str | None]
+        self, sessions: Sequence[Session], feedback: Sequence[Feedback], questions: Sequence[Question | None]
     ) -> list[Turn]:
         """The next turn of each session, given the feedback and the question that was open.
+
+        A turn records text and events of its question; whoever asked accounts for its calls.
 
         Raises:
             SessionError: as for :meth:`start`.

@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from covr_lab.chat import Conversation, Desk, open_desk
+from covr_lab.chat import Conversation, Desk, cap_text, open_desk
 from covr_lab.data import WordWorld
 from covr_lab.protocol import EvalProtocol
 from covr_lab.results.folder import RunRefused
 from covr_lab.results.reader import densify, read_rows, read_run
 from covr_lab.runner import SessionRunner
 from covr_lab.simulators import ScriptedUser
-from covr_lab.types import Feedback, Query, Session, SessionError, Turn
+from covr_lab.types import Cap, Context, Event, Feedback, Query, Question, Session, SessionError, Turn
 
 ROOT = Path(__file__).resolve().parents[1]
 RECIPE, TOOL = ROOT / "recipes" / "recovr_words.yaml", ROOT / "tools" / "chat.py"
@@ -191,6 +191,27 @@ def test_undo_why_and_state(talk: Talk, desk: Desk) -> None:
     assert after(text, "feedback> /state", 5) == state
 
 
+def test_undo_brings_back_the_question_and_what_led_to_it(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    def events(context: Context) -> tuple[Event, ...]:
+        return (Event("asked after", str(len(context.session.turns))),)
+
+    monkeypatch.setattr(desk.system.questioner, "events", events)
+    opening = Conversation.start(desk.system, Query("again", desk.references[1], "make it red"))
+    assert opening.undo() is opening
+    straight = opening.say(SAID[0]).say(SAID[1])
+    undone = opening.say(SAID[2]).undo().say(SAID[0]).say(SAID[3]).say(SAID[4]).undo().undo().say(SAID[1])
+    for turn, other in zip(straight.session.turns, undone.session.turns, strict=True):
+        assert (turn.question, turn.events) == (other.question, other.events)
+        assert np.array_equal(turn.result.rows, other.result.rows)
+    for number, turn in enumerate(straight.session.turns[1:], 1):
+        assert Event("asked after", str(number)) in turn.events
+
+
+def test_a_cap_of_the_order_says_so() -> None:
+    cap = Cap(3, 11, "rejected", "order", guard=False, fired=True)
+    assert cap_text(cap, "v") == "rank-cap: v down to 11 in the order on display, because you rejected it"
+
+
 def test_words_find_a_reference(talk: Talk, desk: Desk) -> None:
     captions = desk.gallery.captions
     text = talk("the huge RED robot!", "2", "make it blue")
@@ -214,7 +235,7 @@ def test_refusals_are_sentences_and_the_conversation_goes_on(
             raise SessionError("video 'x' cannot be read")
         return start(queries)
 
-    def broken_step(sessions: list[Session], said: list[Feedback], questions: list[str | None]) -> list[Turn]:
+    def broken_step(sessions: list[Session], said: list[Feedback], questions: list[Question | None]) -> list[Turn]:
         if "BAD" in said[0].text:
             raise SessionError("video 'y' cannot be read")
         return step(sessions, said, questions)

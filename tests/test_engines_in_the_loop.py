@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +76,34 @@ def test_a_run_pays_for_every_module_in_its_rows(
     for prompt in rows[1]["prompts"]:
         assert f"=== {prompt['module']}, attempt 1: the answer could be read" in said
         assert prompt["content"][0]["text"] in said
+
+
+def test_umivr_pays_for_its_question_and_for_compression_where_words_do_not_fit(
+    tiny_encoder: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The estimate is of the dearest turn; a turn with room for all that was said compresses nothing."""
+    init: dict[str, Any] = {"engine": "system_toy"}
+    slots = {
+        "intent": {"class_path": "covr_lab.reasoning.MergedQuery", "init_args": {**init, "max_words": 24}},
+        "questioner": {"class_path": "covr_lab.reasoning.UncertaintyQuestion", "init_args": init},
+    }
+    recipes = [ROOT / "recipes" / "umivr_words.yaml", overlay(tmp_path, initial=None, reflection=None, **slots)]
+    user = tmp_path / "user.yaml"
+    user.write_text("simulator: {class_path: covr_lab.simulators.RuleUser, init_args: {words_per_turn: 2}}\n")
+    outcome = evaluate([*recipes, user], [*options(tiny_encoder), "--protocol.turns", "4"], run_dir=tmp_path / "run")
+    assert outcome is not None
+    rows = read_rows(outcome.folder).to_pylist()
+    compressed = 0
+    for before, row in pairwise(rows):
+        if not row["turn"]:
+            continue
+        said = dict(before["intent"] or ()).get("edit", "").split()
+        narrow = before["turn"] > 0 and 24 - len(said) - 1 < max(10, len(row["feedback"].split()))
+        assert [entry["module"] for entry in row["modules"]] == ["question_umivr"] + ["compress"] * narrow
+        assert row["calls"] == 1 + narrow
+        compressed += narrow
+    assert 0 < compressed < sum(row["turn"] > 0 for row in rows)
+    assert "at most 48 model calls; about" in capfd.readouterr().err  # six sessions, four turns, two calls
 
 
 def test_no_session_costs_what_another_asks(tiny_encoder: Path, tmp_path: Path) -> None:

@@ -168,7 +168,7 @@ class Terminal:
         """Results and the question."""
         print("\n" + results_text(talk.session, self.desk.gallery, self.top, self.width))
         if talk.question:
-            self.say(f"question: {talk.question}")
+            self.say(f"question: {talk.question.text}")
 
     def keep(self) -> None:
         """Store the dialogue, if there is one."""

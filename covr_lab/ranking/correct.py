@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from covr_lab.functional.caps import ABSENT
 from covr_lab.ranking.fusion import Fusion
-from covr_lab.ranking.memory import Lists, apply_caps, collate_memory, complete, fires
+from covr_lab.ranking.memory import Lists, apply_caps, cap_slots, collate_memory, complete, fires
 from covr_lab.ranking.policies import RankPolicy, Tops
 from covr_lab.types import Cap, RankedList, Satisfaction, Session
 
@@ -42,6 +41,9 @@ def correct(
 ) -> list[Corrected]:
     """Fuse this turn's lists with the remembered ones under the rank policies (ReCoVR, section 3.2).
 
+    A fusion that reads similarities takes the caps of a plan on its order instead, of this turn alone; the lists stay
+    as they are (dossier, section 1.9).
+
     Args:
         sessions: dialogues before this turn.
         signals: satisfaction with the video on display.
@@ -56,8 +58,7 @@ def correct(
     for row, turn in enumerate(found):
         for column, name in enumerate(channels):
             if name in turn.lists:
-                rows = turn.lists[name].rows[: fusion.pool]
-                memory[row, -1, column, : len(rows)] = rows
+                memory.write((row, -1, column), turn.lists[name])
     tails = []
     for session, turn in zip(sessions, found, strict=True):
         shown = session.turns[-1].result.rows  # every row that is not masked; a channel may lack its anchor
@@ -68,46 +69,46 @@ def correct(
     for _ in range(2):  # with older rejections demoted, the video on display may come first again: look twice
         longer = []
         for row, session in enumerate(sessions):
-            order = _guarded(complete(fused[row], tails[row]), plans[row])
-            tops = Tops(_first(order), tuple(_first(ranking.rows) for ranking in found[row].lists.values()))
+            order = complete(fused[row], tails[row])
+            top = _first(_displayed(order, plans[row]))
+            tops = Tops(top, tuple(_first(ranking.rows) for ranking in found[row].lists.values()))
             caps = (cap for policy in policies for cap in policy.plan(session, signals[row], tops))
-            longer.append(_joined(plans[row], caps, memory[row]))
+            if fusion.caps == "order":
+                caps = (replace(cap, scope="order", guard=False) for cap in caps)
+            lists = {"window": memory.rows[row], "current": memory.rows[row, -1:], "order": order[None]}
+            longer.append(_joined(plans[row], caps, lists))
         if longer == plans:
             break
         plans = longer
-        capped = apply_caps(memory, [[cap for cap in plan if cap.scope == "window"] for plan in plans])
-        capped[:, -1] = apply_caps(capped[:, -1], plans)
+        capped = cap_slots(memory, slice(None), [[cap for cap in plan if cap.scope == "window"] for plan in plans])
+        capped = cap_slots(capped, slice(-1, None), [[cap for cap in plan if cap.scope != "order"] for plan in plans])
         fused = fusion(capped)
     return [
         Corrected(
-            RankedList(_guarded(complete(fused[row], tails[row]), plans[row])),
-            {
-                name: RankedList(capped[row, -1, column][capped[row, -1, column] != ABSENT])
-                for column, name in enumerate(channels)
-                if name in found[row].lists
-            },
+            RankedList(_displayed(complete(fused[row], tails[row]), plans[row])),
+            {name: capped.read((row, -1, at)) for at, name in enumerate(channels) if name in found[row].lists},
             plans[row],
         )
         for row in range(len(sessions))
     ]
 
 
-def _joined(plan: Sequence[Cap], more: Iterable[Cap], memory: Lists) -> tuple[Cap, ...]:
-    """``plan`` and the caps of videos it lacks, marked by whether they change a list of ``memory`` (W, C, pool)."""
+def _joined(plan: Sequence[Cap], more: Iterable[Cap], lists: Mapping[str, Lists]) -> tuple[Cap, ...]:
+    """``plan`` and the caps of videos it lacks, marked by whether they change one of the ``lists`` of their scope."""
     caps = {cap.row: cap for cap in plan}
     for cap in more:
         if cap.row not in caps:
-            caps[cap.row] = replace(cap, fired=fires(cap, memory if cap.scope == "window" else memory[-1:]))
+            caps[cap.row] = replace(cap, fired=fires(cap, lists[cap.scope]))
     return tuple(caps.values())
+
+
+def _displayed(order: Lists, caps: Sequence[Cap]) -> Lists:
+    """The fused order with what acts on it: its own caps, and all guards when a guarded video still comes first."""
+    acting = [cap for cap in caps if cap.scope == "order"]
+    if any(cap.guard and cap.row == _first(order) for cap in caps):
+        acting += [cap for cap in caps if cap.guard]
+    return np.asarray(apply_caps(order[None], [acting])[0]) if acting else order
 
 
 def _first(order: Lists) -> int | None:
     return int(order[0]) if order.size else None
-
-
-def _guarded(order: Lists, caps: Sequence[Cap]) -> Lists:
-    """Move guarded videos down in the fused order when one of them still comes first."""
-    guards = [cap for cap in caps if cap.guard]
-    if not any(cap.row == _first(order) for cap in guards):
-        return order
-    return np.asarray(apply_caps(order[None], [guards])[0])

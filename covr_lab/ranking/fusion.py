@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from typing import ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from covr_lab.frozen import Frozen
-from covr_lab.functional.fusion import Recency, recency_weights, reciprocal_rank_fusion
-
-Lists = npt.NDArray[np.int32]
+from covr_lab.functional.fusion import Recency, recency_weights, reciprocal_rank_fusion, similarity_fusion
+from covr_lab.ranking.memory import Memory
 
 
 class Fusion(Frozen, ABC):
@@ -20,18 +20,20 @@ class Fusion(Frozen, ABC):
     Attributes:
         window: turns that are remembered, the current one included.
         pool: entries kept of a list.
+        caps: where rank-caps act: on the ``lists``, or on the fused ``order`` alone, for rules that read similarities
+            and are blind to positions.
     """
 
     window: int
     pool: int
+    caps: ClassVar[Literal["lists", "order"]] = "lists"
 
     @abstractmethod
-    def forward(self, memory: Lists) -> npt.NDArray[np.int64]:
+    def forward(self, memory: Memory) -> npt.NDArray[np.int64]:
         """Order every row that occurs in a list.
 
         Args:
-            memory: int32 ``(B, window, C, pool)``, oldest turn first, the current one last; -1 where a list is absent
-                or shorter.
+            memory: lists ``(B, window, C, pool)``, oldest turn first, the current one last.
 
         Returns:
             int64 ``(B, M)``, best first, padded with -1.
@@ -50,6 +52,8 @@ class TimeWeightedRRF(Fusion):
         channel_weights: one weight a channel, in the order of the system's channels; equal when empty.
     """
 
+    penalty: int | None = None  # rank whose share a row loses where a list lacks it
+
     def __init__(
         self,
         *,
@@ -61,9 +65,7 @@ class TimeWeightedRRF(Fusion):
         channel_weights: Sequence[float] = (),
     ) -> None:
         super().__init__()
-        for key, value in (("window", window), ("k", k), ("pool", pool)):
-            if value < 1:
-                raise ValueError(f"fusion.{key} must be 1 or more, not {value}")
+        _check(window=window, k=k, pool=pool)
         if not 0 < gamma <= 1:
             raise ValueError(f"fusion.gamma must be above 0 and at most 1, not {gamma}")
         if min(channel_weights, default=0) < 0:
@@ -72,15 +74,15 @@ class TimeWeightedRRF(Fusion):
         self.ages = recency_weights(window, recency, gamma)
         self.channel_weights = tuple(channel_weights)
 
-    def forward(self, memory: Lists) -> npt.NDArray[np.int64]:
+    def forward(self, memory: Memory) -> npt.NDArray[np.int64]:
         """Fuse; see the base class."""
-        batch, window, channels, pool = memory.shape
+        batch, window, channels, pool = memory.rows.shape
         shares = self.channel_weights or (1.0,) * channels
         if len(shares) != channels:
             raise ValueError(f"fusion.channel_weights has {len(shares)} weights for {channels} channels")
         weights = [age * share for age in reversed(self.ages) for share in shares]
-        lists = memory.reshape(batch, window * channels, pool)
-        return reciprocal_rank_fusion(lists, weights, k=self.k, current=channels)[0]
+        lists = memory.rows.reshape(batch, window * channels, pool)
+        return reciprocal_rank_fusion(lists, weights, k=self.k, current=channels, penalty=self.penalty)[0]
 
 
 class StaticRRF(TimeWeightedRRF):
@@ -88,3 +90,77 @@ class StaticRRF(TimeWeightedRRF):
 
     def __init__(self, *, k: int = 60, pool: int = 100, channel_weights: Sequence[float] = ()) -> None:
         super().__init__(window=1, k=k, pool=pool, channel_weights=channel_weights)
+
+
+class UniformRRF(TimeWeightedRRF):
+    """Reciprocal ranks over a window of turns that all count the same (ReCoVR, appendix A.1)."""
+
+    def __init__(self, *, window: int = 5, k: int = 60, pool: int = 100, channel_weights: Sequence[float] = ()) -> None:
+        super().__init__(window=window, k=k, pool=pool, recency="uniform", channel_weights=channel_weights)
+
+
+class PenaltyRRF(TimeWeightedRRF):
+    """TW-RRF where a list that lacks a candidate takes something off it (ReCoVR, appendix A.1; dossier, section 1.9).
+
+    That is the weight of the list times ``1 / (k + pool + 1)``, the share of the first rank that it has no room for. A
+    channel that did not run at a turn takes nothing off.
+    """
+
+    def __init__(
+        self,
+        *,
+        window: int = 5,
+        k: int = 60,
+        pool: int = 100,
+        recency: Recency = "linear",
+        gamma: float = 0.7,
+        channel_weights: Sequence[float] = (),
+    ) -> None:
+        super().__init__(window=window, k=k, pool=pool, recency=recency, gamma=gamma, channel_weights=channel_weights)
+        self.penalty = pool + 1
+
+
+class SimilarityFusion(Fusion):
+    """Raw similarities over a window of turns and all channels; no age, no weight, no rank counts.
+
+    Args:
+        window: W, turns fused.
+        pool: K, entries kept of a list.
+    """
+
+    caps = "order"
+    rule: ClassVar[Literal["max", "sum"]]
+
+    def __init__(self, *, window: int = 5, pool: int = 100) -> None:
+        super().__init__()
+        _check(window=window, pool=pool)
+        self.window, self.pool = window, pool
+
+    def forward(self, memory: Memory) -> npt.NDArray[np.int64]:
+        """Fuse; see the base class.
+
+        Raises:
+            ValueError: a list has no similarities.
+        """
+        batch, window, channels, pool = memory.rows.shape
+        shape = batch, window * channels, pool
+        lists, scores = memory.rows.reshape(shape), memory.scores.reshape(shape)
+        return similarity_fusion(lists, scores, self.rule, current=channels)[0]
+
+
+class SimMax(SimilarityFusion):
+    """The greatest similarity that a list of the window has for a video (ReCoVR, appendix A.1)."""
+
+    rule = "max"
+
+
+class SimSum(SimilarityFusion):
+    """The sum of a video's similarities over the lists of the window, absent adds nothing (ReCoVR, appendix A.1)."""
+
+    rule = "sum"
+
+
+def _check(**settings: int) -> None:
+    for key, value in settings.items():
+        if value < 1:
+            raise ValueError(f"fusion.{key} must be 1 or more, not {value}")

@@ -46,7 +46,7 @@ class RankCap(RankPolicy):
         stagnation: how staying first is read: the ``provisional`` fusion would repeat it, the ``history`` showed it
             twice already, or it comes first in a current ``channel`` list. The paper leaves it open.
         scope: ``window`` caps every remembered list and the memory keeps them capped; ``current`` caps and keeps this
-            turn's lists only.
+            turn's lists only. A fusion that reads similarities caps its order of this turn instead, whatever is set.
         memory: ``last`` caps the video just rejected, ``all_rejected`` every video rejected so far in the session.
         fused_guard: move a capped video down in the fused order as well if it still comes first (scope ``window``).
         spare_positive: never cap after praise ("almost, but ..."). By default praise is read like a neutral signal,

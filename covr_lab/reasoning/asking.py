@@ -30,6 +30,8 @@ FIELDS: Final[Mapping[str, Kind]] = {
     "dialogue": "lines",
     "history": "lines",
     "candidates": "lines",
+    "aim": "text",
+    "said": "text",
 }
 # Module -> placeholders without which its prompt misses its point.
 REQUIRED: Final[Mapping[str, tuple[str, ...]]] = {
@@ -38,7 +40,9 @@ REQUIRED: Final[Mapping[str, tuple[str, ...]]] = {
     "reflection": ("query", "shown", "feedback", "question"),
     "question": ("query", "keep", "require", "avoid", "dialogue"),
     "question_ivr": ("edit", "dialogue", "candidates"),
-    "question_umivr": ("edit", "dialogue", "candidates"),
+    "question_umivr": ("aim", "edit", "dialogue", "candidates"),
+    "question_merlin": ("edit", "dialogue", "shown"),
+    "compress": ("said",),
     "history": ("edit", "reference", "shown", "history", "feedback"),
 }
 WORDS: Final = 20  # of a question
@@ -68,12 +72,14 @@ class Asking:
         self.prompt = load_prompt(prompts, module, FIELDS, required)
         self.module, self.frames, self.schema = module, frames, schema
 
-    def request(self, context: Context, video: str | None) -> Request:
+    def request(self, context: Context, video: str | None, *, aim: str = "", said: str = "") -> Request:
         """The request for one session.
 
         Args:
             context: what may be seen of it.
             video: whose frames the prompt shows.
+            aim: what a question is for.
+            said: what was said so far, in one text.
 
         Raises:
             Refused: frames are wanted of data without videos.
@@ -81,13 +87,13 @@ class Asking:
         if self.frames and context.videos is None:
             raise Refused(f"the prompt `{self.module}` wants {self.frames} frames, the data has no videos: frames: 0")
         media = Media(video, self.frames, context.videos) if self.frames and video and context.videos else None
-        system, content = self.prompt.render({**told(context), "video": media})
+        system, content = self.prompt.render({**told(context), "aim": aim, "said": said, "video": media})
         session = context.session
         return Request(self.module, content, session.query.session_id, len(session.turns), system, self.schema)
 
 
 def told(context: Context) -> dict[str, Value]:
-    """Values of all fields but the video."""
+    """Values of the fields that the context holds, all but the video."""
     state, feedback = context.state, context.feedback
     return {
         "edit": context.session.query.text,

@@ -12,7 +12,7 @@ from covr_lab.engines.base import Engine
 from covr_lab.engines.consult import Consulted, ParseError, consult
 from covr_lab.engines.request import Call, Request
 from covr_lab.frozen import Frozen
-from covr_lab.types import Context, Intent, Reflection
+from covr_lab.types import Context, Event, Intent, Reflection
 
 T = TypeVar("T")
 
@@ -38,6 +38,17 @@ class Reasoner(Frozen, ABC, Generic[T]):
         Raises:
             ParseError: the rule cannot read the feedback.
         """
+
+    def rehearse(self, context: Context) -> Request:
+        """The request of a turn in which it asks its engine, to estimate what a run costs.
+
+        Raises:
+            TypeError: it is a rule.
+        """
+        request = self.render(context)
+        if not isinstance(request, Request):
+            raise TypeError(f"{type(self).__name__} asks nothing")
+        return request
 
     def parse(self, text: str, context: Context) -> T:
         """Read an engine's answer.
@@ -65,7 +76,18 @@ class Initialiser(Reasoner[str], ABC):
 
 
 class Questioner(Reasoner[str], ABC):
-    """One question to the user."""
+    """One question to the user.
+
+    Attributes:
+        reads_captions: whether it needs the vectors of the candidates' captions (:attr:`Context.caption_vectors`).
+    """
+
+    reads_captions: bool = False
+
+    def events(self, context: Context) -> tuple[Event, ...]:
+        """What led to the question, for the record; a later question reads it in the session's turns."""
+        del context
+        return ()
 
 
 @dataclass(frozen=True, slots=True)

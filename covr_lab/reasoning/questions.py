@@ -30,14 +30,23 @@ ATTRIBUTES = {
 }
 
 
+def open_questions(text: str) -> list[str]:
+    """Questions about the attributes that a text does not mention, the most telling one first.
+
+    >>> open_questions("A woman walking at night in a red coat on a beach")
+    ['How is the video you want filmed or made?']
+    """
+    words = set(content_words(text))
+    return [question for known, question in ATTRIBUTES.items() if words.isdisjoint(known.split())]
+
+
 def open_question(state: Reflection) -> str:
     """The first attribute that neither the running query nor a constraint mentions.
 
     >>> open_question(Reflection(query="A woman walking"))
     'Where does the video you want take place?'
     """
-    words = set(content_words(" ".join((state.query, *state.keep, *state.require, *state.avoid))))
-    return next((question for known, question in ATTRIBUTES.items() if words.isdisjoint(known.split())), FALLBACK)
+    return next(iter(open_questions(" ".join((state.query, *state.keep, *state.require, *state.avoid)))), FALLBACK)
 
 
 class ConstraintQuestion(Questioner):

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Final
 
 from covr_lab.reasoning.base import Reflector
 from covr_lab.reasoning.intent import read_feedback
 from covr_lab.reasoning.language import apply_clauses
-from covr_lab.types import Context, Reflection
+from covr_lab.types import Action, Context, Reflection, Satisfaction
 
 LIMIT = 12  # constraints kept of a kind (dossier, section 1.1)
+# Users rewrite or answer on a major discrepancy, modify on a minor one (ReCoVR, appendix A.2; dossier, section 1.10).
+SIGNALS: Final[Mapping[Action, Satisfaction]] = {"rewrite": "negative", "answer": "negative", "modify": "neutral"}
 
 
 def merge_constraints(
@@ -52,3 +56,24 @@ class StateReflector(Reflector):
         return Reflection(
             "neutral", context.state.keep, context.state.require, context.state.avoid, context.state.query
         )
+
+
+class ActionSatisfaction(Reflector):
+    """Signal of the transplanted rank-cap: what kind of feedback it was (ReCoVR, appendix A.2); the memory stays.
+
+    A person's feedback has no kind (``free``): its signal is read from the text as :class:`StateReflector` does.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reader = StateReflector()
+
+    def render(self, context: Context) -> Reflection:
+        """The memory with the signal of the action."""
+        action: Action = context.feedback.action if context.feedback is not None else "modify"
+        signal = SIGNALS.get(action) or self.reader.render(context).satisfaction
+        return replace(context.state, satisfaction=signal)
+
+    def fallback(self, context: Context) -> Reflection:
+        """Neutral, and the memory as it was."""
+        return self.reader.fallback(context)

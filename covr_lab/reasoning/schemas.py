@@ -48,6 +48,12 @@ class ReflectionAnswer(Answer):
     query: Description
 
 
+class CompressAnswer(Answer):
+    """Query compression: what was said, in fewer words."""
+
+    query: Annotated[Description, Field(min_length=1)]
+
+
 class HistoryAnswer(Answer):
     """Full-history rewriter: one edit of the reference video that says all that was said; longer than one turn's."""
 

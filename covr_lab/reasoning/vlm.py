@@ -121,7 +121,7 @@ class VLMQuestion(Questioner):
         prompts: packaged prompt suite, or a folder with the prompt.
         frames: frames of the video on display in the prompt, 0 for its caption alone.
         prompt: what is asked about: what the memory lacks (``question``), what adds most to the text
-            (``question_ivr``), what tells the best videos apart (``question_umivr``).
+            (``question_ivr``), what the best video leaves open (``question_merlin``, MERLIN; dossier, section 6).
     """
 
     def __init__(
@@ -130,7 +130,7 @@ class VLMQuestion(Questioner):
         engine: str,
         prompts: str = "default",
         frames: int = 0,
-        prompt: Literal["question", "question_ivr", "question_umivr"] = "question",
+        prompt: Literal["question", "question_ivr", "question_merlin"] = "question",
     ) -> None:
         super().__init__()
         self.engine, self.asking = engine, Asking(prompt, prompts, frames)

@@ -9,17 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from covr_lab.functional.bootstrap import bootstrap_means, interval
-from covr_lab.functional.metrics import bri_per_session
 from covr_lab.results.plots import Curve
 from covr_lab.results.reader import Outcomes, densify, read_rows, read_run
-from covr_lab.results.summary import RECALLS, summarise
-
-Floats = npt.NDArray[np.float64]
+from covr_lab.results.resample import Resamples, session_values
+from covr_lab.results.summary import summarise
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -89,18 +84,14 @@ def contexts(runs: Sequence[Run]) -> list[tuple[str, str, str | None]]:
     return [("" if len(groups) == 1 else ", ".join(names), *group) for group, names in groups.items()]
 
 
-def session_values(outcomes: Outcomes) -> dict[str, Floats]:
-    """Metric -> value of each session and turn, float64 ``(S, T+1)``: 100 or 0 for R@K; BRI is NaN at turn 0."""
-    recalls = {f"R@{k}": np.where(outcomes.ranks <= min(k, outcomes.n_gallery), 100.0, 0.0) for k in RECALLS}
-    return recalls | {"BRI": bri_per_session(outcomes.ranks)}
+def curves(run: Run, resamples: Resamples | None = None) -> dict[str, Curve]:
+    """Metric -> its mean over sessions at every turn, with the 95 % band of the session bootstrap.
 
-
-def curves(run: Run) -> dict[str, Curve]:
-    """Metric -> its mean over sessions at every turn, with the 95 % band of the session bootstrap."""
-    values = session_values(run.outcomes)
-    low, high = interval(bootstrap_means(np.hstack(list(values.values()))))
-    bounds = zip(np.split(low, len(values)), np.split(high, len(values)), strict=True)
+    Args:
+        run: whose curves.
+        resamples: that have this run and :data:`~covr_lab.results.resample.METRICS`; by default its own.
+    """
+    values, resamples = session_values(run.outcomes), resamples or Resamples([run])
     return {
-        metric: Curve(run.name, value.mean(axis=0), *bound)
-        for (metric, value), bound in zip(values.items(), bounds, strict=True)
+        metric: Curve(run.name, value.mean(axis=0), *resamples.band(run, metric)) for metric, value in values.items()
     }

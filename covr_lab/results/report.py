@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import base64
 import shlex
-from collections.abc import Sequence
-from importlib.resources import files
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from textwrap import fill
 
 import numpy as np
-from jinja2 import Environment, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from covr_lab.results import examples, plots
+from covr_lab.results.analysis import difference_table, failure_mode_table, rank_cap_table, recovery_table
 from covr_lab.results.compare import Run, contexts, curves, load_runs, objections
+from covr_lab.results.resample import Resamples, shared_resamples
 from covr_lab.results.strips import strip_file
 from covr_lab.results.summary import RECALLS
-from covr_lab.results.tables import Table, count_tables, paired_table, turn_table
+from covr_lab.results.tables import Table, cost_table, failures_table, module_tables, turn_table
 
 TITLES = {f"R@{k}": f"R@{k} (%)" for k in RECALLS} | {"BRI": "BRI (lower is better)"}
 
@@ -54,17 +55,36 @@ def write_report(
     found = objections(runs, base)
     if found and not force:
         raise ValueError(f"{'; '.join(found)} (--force compares them all the same)")
-    bands = [curves(run) for run in runs]
-    tables = [turn_table(runs, bands), paired_table(runs, base), *count_tables(runs)]
-    kept = [table for table in tables if table]
+    draws = shared_resamples(runs)
+    bands = [curves(run, draws[run]) for run in runs]
+    tables = _tables(runs, bands, base, draws)
     panels = [plots.Panel(title, tuple(band[metric] for band in bands)) for metric, title in TITLES.items()]
     panels = [panel for panel in panels if any(np.isfinite(curve.mean).any() for curve in panel.curves)]
     out = (out or folders[0] / "report").resolve()
     out.mkdir(parents=True, exist_ok=True)
     paths = plots.save_figure(panels, _caption(runs, found), out / "curves")
     page = out / "report.html"
-    page.write_text(_page(runs, kept, panels, found), encoding="utf-8")
-    return console(runs, kept, found), [page, *paths]
+    page.write_text(_page(runs, tables, panels, found), encoding="utf-8")
+    return console(runs, tables, found), [page, *paths]
+
+
+def _tables(
+    runs: Sequence[Run], bands: Sequence[dict[str, plots.Curve]], base: Run, draws: Mapping[Run, Resamples]
+) -> list[Table]:
+    """All tables of the report; a difference only to runs over the sessions of ``base``."""
+    paired = [run for run in runs if draws[run] is draws[base]]
+    differences = [difference_table(paired, base, draws[base])] if len(paired) > 1 else []
+    capped = [run for run in runs if run.outcomes.fired.any()]
+    return [
+        turn_table(runs, bands),
+        *differences,
+        failure_mode_table(runs),
+        recovery_table(runs),
+        *([rank_cap_table(capped)] if capped else []),
+        failures_table(runs),
+        cost_table(runs),
+        *module_tables(runs),
+    ]
 
 
 def _caption(runs: Sequence[Run], found: Sequence[str]) -> str:
@@ -80,18 +100,39 @@ def _strip(run_dir: Path, video: str) -> str:
     return f"data:image/jpeg;base64,{base64.b64encode(path.read_bytes()).decode()}" if path.is_file() else ""
 
 
-def _page(runs: Sequence[Run], tables: Sequence[Table], panels: Sequence[plots.Panel], found: Sequence[str]) -> str:
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    template = environment.from_string(files("covr_lab.results").joinpath("report.html").read_text(encoding="utf-8"))
+def render(template: str, runs: Sequence[Run], found: Sequence[str], parts: Mapping[str, object]) -> str:
+    """A page of this package: a template beside this file, with what all pages show about ``runs``.
+
+    Args:
+        template: file name; it may import ``parts.html``; it gets contexts, warnings, legend and strip.
+        runs: in the order of their colours.
+        found: objections that the page warns of.
+        parts: what else the template needs. Text is escaped unless it is ``Markup``.
+    """
+    environment = Environment(
+        loader=PackageLoader("covr_lab.results", ""),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
     legend = [
         (run.name, plots.colour(number), plots.glyph(number), shlex.join(run.run["command"]))
         for number, run in enumerate(runs)
     ]
+    shared = {"contexts": contexts(runs), "warnings": found, "legend": legend, "strip": _strip}
+    return environment.get_template(template).render(shared | dict(parts))
+
+
+def svg(panels: Sequence[plots.Panel]) -> list[Markup]:
+    """Panels as they go into a page; matplotlib has escaped the text in them."""
+    return [Markup(plots.panel_svg(panel)) for panel in panels]
+
+
+def _page(runs: Sequence[Run], tables: Sequence[Table], panels: Sequence[plots.Panel], found: Sequence[str]) -> str:
     cases = [
         (run, kind, [examples.dialogue(run.table, session) for session in sessions])
         for run in runs
         for kind, sessions in examples.choose(run.outcomes).items()
     ]
-    figures = [Markup(plots.panel_svg(panel)) for panel in panels]  # matplotlib escapes the text in it
-    parts = {"legend": legend, "tables": tables, "figures": figures, "cases": cases, "warnings": found, "strip": _strip}
-    return template.render(parts, contexts=contexts(runs))
+    return render("report.html", runs, found, {"tables": tables, "figures": svg(panels), "cases": cases})

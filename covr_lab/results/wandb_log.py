@@ -7,6 +7,8 @@ import logging
 import netrc
 import os
 import socket
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -44,17 +46,23 @@ def reachable_mode(mode: str) -> str:
     mode = os.environ.get("WANDB_MODE", mode)
     if mode not in ("auto", "online"):
         return mode
+    if why := obstacle():
+        _log.warning("wandb: %s, logging offline", why)
+        return "offline"
+    return "online"
+
+
+def obstacle() -> str:
+    """What keeps the service out of reach from here (key, network), "" when nothing does; known within seconds."""
     url = urlsplit(os.environ.get("WANDB_BASE_URL", "https://api.wandb.ai"))
     host = url.hostname or ""
     if not os.environ.get("WANDB_API_KEY") and not _key_in_netrc(host):
-        _log.warning("wandb: no API key, logging offline")
-        return "offline"
+        return "no API key"
     try:
         socket.create_connection((host, url.port or (80 if url.scheme == "http" else 443)), NETWORK_SECONDS).close()
     except OSError as error:
-        _log.warning("wandb: %s cannot be reached (%s), logging offline", host, error)
-        return "offline"
-    return "online"
+        return f"{host} cannot be reached ({error})"
+    return ""
 
 
 def _key_in_netrc(host: str) -> bool:
@@ -82,14 +90,37 @@ def payload(
 
 
 def _send(run_dir: Path, options: Wandb, *, offline: bool) -> None:
+    run, config, points, summary = read_payload(run_dir)
+    with experiment(run_dir, options, run["name"], config, offline=offline) as open_run:
+        log_points(open_run, points, summary)
+
+
+def read_payload(run_dir: Path) -> tuple[dict[str, Any], dict[str, Any], list[dict[str, Any]], dict[str, Any]]:
+    """``run.json``, and the :func:`payload` of the folder with the seconds of its modules."""
+    run = json.loads((run_dir / "run.json").read_text(encoding="utf-8"))
+    config, points, summary = payload(run, json.loads((run_dir / "metrics.json").read_text(encoding="utf-8")))
+    for module, spent in module_seconds(read_rows(run_dir)).items():
+        summary |= {f"modules/{module}/{key}": value for key, value in spent.items()}
+    return run, config, points, summary
+
+
+@contextmanager
+def experiment(
+    folder: Path, options: Wandb, name: str, config: Mapping[str, Any], *, offline: bool, job_type: str | None = None
+) -> Iterator[Any]:
+    """An open run of the service, finished on leaving; of the machine, the process and the code it is told nothing.
+
+    Args:
+        folder: where its files lie, below ``wandb/``.
+        options: project and group.
+        name: shown for the run.
+        config: plain values to filter and group by.
+        offline: write the files and send nothing.
+        job_type: kind of run within the group.
+    """
     import wandb
     from lightning.pytorch.loggers import WandbLogger
 
-    run = json.loads((run_dir / "run.json").read_text(encoding="utf-8"))
-    metrics = json.loads((run_dir / "metrics.json").read_text(encoding="utf-8"))
-    config, points, summary = payload(run, metrics)
-    for module, spent in module_seconds(read_rows(run_dir)).items():
-        summary |= {f"modules/{module}/{key}": value for key, value in spent.items()}
     settings = wandb.Settings(
         console="off",
         init_timeout=10,
@@ -101,19 +132,27 @@ def _send(run_dir: Path, options: Wandb, *, offline: bool) -> None:
         x_save_requirements=False,
     )
     logger = WandbLogger(
-        name=run["name"],
+        name=name,
         project=options.project,
         group=options.group,
-        save_dir=run_dir,
+        job_type=job_type,
+        save_dir=folder,
         offline=offline,
-        config=config,
+        config=dict(config),
         settings=settings,
         log_model=False,
     )
-    experiment = logger.experiment
-    experiment.define_metric("turn")
-    experiment.define_metric("*", step_metric="turn")
+    open_run = logger.experiment
+    try:
+        yield open_run
+    finally:
+        open_run.finish()
+
+
+def log_points(open_run: Any, points: Iterable[Mapping[str, Any]], summary: Mapping[str, Any]) -> None:
+    """Curves over ``turn``, whatever the order they come in, and the summary."""
+    open_run.define_metric("turn")
+    open_run.define_metric("*", step_metric="turn")
     for point in points:
-        experiment.log(point)
-    experiment.summary.update(summary)
-    experiment.finish()
+        open_run.log(dict(point))
+    open_run.summary.update(dict(summary))

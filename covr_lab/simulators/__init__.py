@@ -1,8 +1,25 @@
-"""Users: deterministic, scripted, played by a model."""
+"""Users: deterministic, scripted, played by a model, and degraded."""
 
 from covr_lab.simulators.base import UserSimulator
+from covr_lab.simulators.degraded import Degradation, DegradedUser, Policy
+from covr_lab.simulators.noise import CharacterNoise, WordNoise
 from covr_lab.simulators.rules import RuleUser
 from covr_lab.simulators.scripted import ScriptedUser
+from covr_lab.simulators.speech import DropConstraints, Inconsistent, Terse, Verbose
 from covr_lab.simulators.vlm import VLMUser
 
-__all__ = ["RuleUser", "ScriptedUser", "UserSimulator", "VLMUser"]
+__all__ = [
+    "CharacterNoise",
+    "Degradation",
+    "DegradedUser",
+    "DropConstraints",
+    "Inconsistent",
+    "Policy",
+    "RuleUser",
+    "ScriptedUser",
+    "Terse",
+    "UserSimulator",
+    "VLMUser",
+    "Verbose",
+    "WordNoise",
+]

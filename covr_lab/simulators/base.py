@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+import random
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, Literal
 
 from torch import nn
 
@@ -16,12 +18,29 @@ from covr_lab.types import Feedback, Session, Target
 if TYPE_CHECKING:
     from covr_lab.gallery.videos import VideoStore
 
+Choice = Literal["modify", "rewrite", "answer"]  # what a user who goes on may do (ReCoVR, appendix D.2)
+CHOICES: Final[frozenset[Choice]] = frozenset({"modify", "rewrite", "answer"})
+
 
 class UserSimulator(nn.Module, ABC):
-    """Answers the shown video. The only component, beside the scorer, that sees targets."""
+    """Answers the shown video. The only component, beside the scorer, that sees targets.
+
+    Attributes:
+        gallery: what it is bound to, with the captions that a user knows.
+        allowed: the actions that it may choose from (:meth:`restrict`).
+    """
 
     gallery: Gallery
+    allowed: frozenset[Choice] = CHOICES
     fingerprint: str = ""  # sha256 of what shapes its words and stands in no recipe: prompts
+
+    def restrict(self, allowed: frozenset[Choice]) -> None:
+        """Choose among ``allowed`` alone from now on; among them is "modify" or "rewrite".
+
+        Raises:
+            ValueError: this user's actions cannot be restricted.
+        """
+        self.allowed = allowed
 
     def connect(self, engines: Mapping[str, Engine]) -> frozenset[str]:
         """Take the engines that the user names, before anything is loaded; returns their names.
@@ -63,3 +82,19 @@ class UserSimulator(nn.Module, ABC):
 def shows(session: Session, target: Target, gallery: Gallery) -> bool:
     """Whether the target is on display."""
     return session.shown is not None and gallery.ids[session.shown] == target.video
+
+
+def permitted(choice: Choice, allowed: frozenset[Choice]) -> Choice:
+    """``choice``, or what a user does who may not: rewrites, or else modifies.
+
+    >>> permitted("rewrite", frozenset({"modify"})), permitted("answer", frozenset({"modify", "rewrite"}))
+    ('modify', 'rewrite')
+    """
+    if choice in allowed:
+        return choice
+    return "rewrite" if "rewrite" in allowed else "modify"
+
+
+def stream(*key: str | int) -> random.Random:
+    """Random numbers of their own for each key: batch, order and process of a session change none."""
+    return random.Random(hashlib.sha256("\0".join(map(str, key)).encode()).digest())

@@ -6,21 +6,18 @@ when there is a question to answer, stop on the target.
 
 from __future__ import annotations
 
-import hashlib
 import random
 import re
 from collections.abc import Collection, Mapping, Sequence
-from typing import Final, Literal
+from typing import Final
 
 from covr_lab.functional.text import WORD, content_words
-from covr_lab.simulators.base import UserSimulator, shows
+from covr_lab.simulators.base import Choice, UserSimulator, permitted, shows, stream
 from covr_lab.types import Feedback, Session, SessionError, Target
-
-Kind = Literal["modify", "rewrite", "answer"]
 
 # {new}: words the user wants, {old}: wrong words of the shown video, {keep}: words true of both videos.
 # Each mix of fields that can be called for has one wording made of function words alone: it never gives a word away.
-TEMPLATES: Final[Mapping[Kind, tuple[str, ...]]] = {
+TEMPLATES: Final[Mapping[Choice, tuple[str, ...]]] = {
     "modify": (
         "with {new}",
         "make it {new}",
@@ -143,7 +140,7 @@ def phrase(words: Collection[str], caption: str, free: Collection[str]) -> str:
 
 
 def utter(
-    kind: Kind, target_caption: str, shown_caption: str, said: Sequence[str], count: int, draw: random.Random
+    kind: Choice, target_caption: str, shown_caption: str, said: Sequence[str], count: int, draw: random.Random
 ) -> str:
     """One turn's text: at most ``count`` new content words of the target caption, in a wording drawn from ``draw``.
 
@@ -235,12 +232,12 @@ class RuleUser(UserSimulator):
         if self.stop and shown == target.video:
             return Feedback("stop", "")
         wanted, seen = self._caption(target.video), self._caption(shown)
-        draw = random.Random(hashlib.sha256(f"{self.seed}\0{name}\0{len(session.turns)}".encode()).digest())
-        kind = self._kind(wanted, seen, asked=question is not None, draw=draw)
+        draw = stream(self.seed, name, len(session.turns))
+        kind = permitted(self._kind(wanted, seen, asked=question is not None, draw=draw), self.allowed)
         said = [session.query.text, *(turn.feedback.text for turn in session.turns if turn.feedback is not None)]
         return Feedback(kind, utter(kind, wanted, seen, said, self.words_per_turn, draw))
 
-    def _kind(self, wanted: str, seen: str, *, asked: bool, draw: random.Random) -> Kind:
+    def _kind(self, wanted: str, seen: str, *, asked: bool, draw: random.Random) -> Choice:
         a, b = set(content_words(wanted)), set(content_words(seen))
         if len(a & b) / len(a | b) >= self.similarity:
             return "modify"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from covr_lab.simulators.base import UserSimulator
+from covr_lab.simulators.base import Choice, UserSimulator
 from covr_lab.types import Feedback, Session, Target
 
 
@@ -19,6 +19,16 @@ class ScriptedUser(UserSimulator):
         """
         super().__init__()
         self.script = script
+
+    def restrict(self, allowed: frozenset[Choice]) -> None:
+        """Refused: lines of a script have no action to choose.
+
+        Raises:
+            ValueError: always.
+        """
+        raise ValueError(
+            "a ScriptedUser reads lines that are there: it cannot be kept to " + ", ".join(sorted(allowed))
+        )
 
     def respond(
         self, sessions: Sequence[Session], targets: Sequence[Target], questions: Sequence[str | None]

@@ -22,7 +22,7 @@ from covr_lab.engines.schema import read_json
 from covr_lab.functional.text import content_words
 from covr_lab.gallery.gallery import Gallery
 from covr_lab.prompts.suite import Kind, load_prompt
-from covr_lab.simulators.base import UserSimulator, shows
+from covr_lab.simulators.base import CHOICES, Choice, UserSimulator, permitted, shows
 from covr_lab.simulators.rules import RuleUser
 from covr_lab.types import Action, Feedback, Refused, Session, SessionError, Target
 
@@ -36,6 +36,11 @@ FIELDS: Final[Mapping[str, Kind]] = {
     "edit": "text",
     "dialogue": "lines",
     "question": "text",
+    "restriction": "text",  # of what the user may do
+}
+RESTRICTIONS: Final[Mapping[Choice, str]] = {  # what a user is told who may not do so
+    "modify": "However close the video on display is, say afresh what you want to see; never ask for a change to it.",
+    "rewrite": "However far off the video on display is, ask for a change to it; never describe another video afresh.",
 }
 
 
@@ -61,13 +66,14 @@ def read_answer(text: str) -> UserAnswer:
     return found
 
 
-def action_of(answer: UserAnswer, *, asked: bool, judged: bool) -> Action:
+def action_of(answer: UserAnswer, *, asked: bool, judged: bool, allowed: frozenset[Choice] = CHOICES) -> Action:
     """What a user does: the choice of ReCoVR's simulator.
 
     Args:
         answer: judgement of the video on display.
         asked: whether a question is open.
         judged: whether a video without a discrepancy ends the session; otherwise the user goes on modifying.
+        allowed: the actions to choose from, beside stopping.
 
     >>> action_of(UserAnswer(discrepancy="major", answers_question=True, feedback="snow"), asked=True, judged=False)
     'answer'
@@ -75,8 +81,8 @@ def action_of(answer: UserAnswer, *, asked: bool, judged: bool) -> Action:
     if answer.discrepancy == "none" and judged:
         return "stop"
     if answer.discrepancy != "major":
-        return "modify"
-    return "answer" if asked and answer.answers_question else "rewrite"
+        return permitted("modify", allowed)
+    return permitted("answer" if asked and answer.answers_question else "rewrite", allowed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +149,16 @@ class VLMUser(UserSimulator):
         self.judging = load_prompt(prompts, "user", FIELDS, required=("target", "shown", "shown_caption"))
         digests = [self.watching.digest, self.judging.digest]
         self.fingerprint = hashlib.sha256(json.dumps(digests).encode()).hexdigest()
+
+    def restrict(self, allowed: frozenset[Choice]) -> None:
+        """Choose among ``allowed`` alone; the engine is told so.
+
+        Raises:
+            ValueError: the prompts have no place to tell it.
+        """
+        if RESTRICTIONS.keys() - allowed and "restriction" not in self.judging.used:
+            raise ValueError("the prompt user.yaml of simulator.prompts lacks {restriction}: a policy needs it")
+        self.allowed = allowed
 
     def connect(self, engines: Mapping[str, Engine]) -> frozenset[str]:
         """Take the engine."""
@@ -248,12 +264,14 @@ class VLMUser(UserSimulator):
             "edit": view.session.query.text,
             "dialogue": view.dialogue,
             "question": view.question,
+            "restriction": " ".join(text for choice, text in RESTRICTIONS.items() if choice not in self.allowed),
         }
         system, content = self.judging.render(values)
         return Request("user", content, view.name, len(view.session.turns), system, UserAnswer)
 
     def _words(self, view: View, answer: UserAnswer) -> Feedback:
-        action = action_of(answer, asked=view.question is not None, judged=self.stop == "judged")
+        asked, judged = view.question is not None, self.stop == "judged"
+        action = action_of(answer, asked=asked, judged=judged, allowed=self.allowed)
         return Feedback(action, "" if action == "stop" else " ".join(answer.feedback.split()))
 
     def _plain(self, view: View) -> Feedback:
@@ -263,6 +281,7 @@ class VLMUser(UserSimulator):
             raise SessionError(f"session {view.name}: neither answer nor caption of the target can be read")
         captions = {view.shown: self.gallery.caption(view.shown), view.target: wanted}
         user = _Plain(stop=False)
+        user.restrict(self.allowed)
         user.bind(replace(self.gallery, captions=captions))
         return user.respond([view.session], [Target(view.name, view.target)], [view.question])[0]
 

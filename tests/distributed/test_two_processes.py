@@ -15,6 +15,9 @@ from covr_lab.results.schema import TIMING
 
 ROOT = Path(__file__).resolve().parents[2]
 RECIPE = ROOT / "recipes" / "recovr_words.yaml"
+USERS = [
+    ROOT / "recipes" / "users" / f"{name}.yaml" for name in ("inconsistent", "drop_constraints", "character_noise")
+]
 SESSIONS = 13  # odd: one process has a session and a batch more than the other
 
 
@@ -27,8 +30,15 @@ def options(tiny_encoder: Path) -> list[str]:
 @pytest.mark.timeout(600)
 def test_two_processes_equal_one(options: list[str], tmp_path: Path) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
-    evaluate([RECIPE], options, run_dir=one)
-    command = [sys.executable, str(ROOT / "tools" / "eval.py"), str(RECIPE), "--run_dir", "two", *options]
+    evaluate([RECIPE, *USERS], options, run_dir=one)
+    command = [
+        sys.executable,
+        str(ROOT / "tools" / "eval.py"),
+        *map(str, (RECIPE, *USERS)),
+        "--run_dir",
+        "two",
+        *options,
+    ]
     command += ["--trainer.devices", "2", "--wandb.mode", "offline"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=500, check=False)
     assert done.returncode == 0, done.stderr

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from covr_lab.functional.fusion import CHUNK, Recency, recency_weights, reciprocal_rank_fusion
 from covr_lab.ranking.fusion import StaticRRF, TimeWeightedRRF
+from covr_lab.ranking.memory import Memory
 
 ROWS, LONGEST = 9, 6
 Case = tuple[list[list[list[int]]], list[Fraction], int, int]
@@ -23,6 +24,11 @@ Case = tuple[list[list[list[int]]], list[Fraction], int, int]
 def pad(sessions: Sequence[Sequence[Sequence[int]]], length: int) -> npt.NDArray[np.int32]:
     padded = [[[*rows, *[-1] * (length - len(rows))] for rows in lists] for lists in sessions]
     return np.array(padded, dtype=np.int32).reshape(len(sessions), -1, length)
+
+
+def by_ranks(rows: npt.NDArray[np.int32]) -> Memory:
+    """Lists ``(S, W, C, K)`` of which only the ranks are known."""
+    return Memory(rows, np.full(rows.shape, np.nan, dtype=np.float32))
 
 
 def fuse(
@@ -36,20 +42,35 @@ def fuse(
     return rows[0, :size].tolist(), dict(zip(rows[0].tolist(), scores[0].tolist(), strict=True))
 
 
+def tie_keys(lists: Sequence[Sequence[int]], current: int) -> dict[int, tuple[tuple[int, int], int]]:
+    """Row -> best rank in a list of this turn, then the earliest of these lists, then the row."""
+    places: dict[int, list[tuple[int, int]]] = {row: [] for rows in lists for row in rows}
+    for number, rows in enumerate(lists[len(lists) - current :]):
+        for rank, row in enumerate(rows):
+            places[row].append((rank, number))
+    return {row: (min(found, default=(LONGEST * ROWS, 0)), row) for row, found in places.items()}
+
+
 class Exact:
     """The definition, with fractions: what each row gets, from where, and what decides its ties."""
 
-    def __init__(self, lists: Sequence[Sequence[int]], weights: Sequence[Fraction], k: int, current: int) -> None:
-        self.sums: dict[int, Fraction] = defaultdict(Fraction)
+    def __init__(
+        self,
+        lists: Sequence[Sequence[int]],
+        weights: Sequence[Fraction],
+        k: int,
+        current: int,
+        penalty: int | None = None,
+    ) -> None:
+        self.sums: dict[int, Fraction] = {row: Fraction(0) for rows in lists for row in rows}
         self.shares: dict[int, Counter[tuple[Fraction, int]]] = defaultdict(Counter)
-        places: dict[int, list[tuple[int, int]]] = defaultdict(list)
-        for number, (rows, weight) in enumerate(zip(lists, weights, strict=True)):
+        for rows, weight in zip(lists, weights, strict=True):
             for rank, row in enumerate(rows, start=1):
                 self.sums[row] += weight / (k + rank)
                 self.shares[row][weight, rank] += 1
-                if number >= len(lists) - current:
-                    places[row].append((rank, number))
-        self.ties = {row: (min(places[row], default=(LONGEST * ROWS, 0)), row) for row in self.sums}
+            for row in self.sums if rows and penalty else ():
+                self.sums[row] -= 0 if row in rows else weight / (k + penalty)
+        self.ties = tie_keys(lists, current)
 
     def disagrees(self, order: Sequence[int]) -> list[tuple[int, int]]:
         """Pairs that stand the wrong way round; equal sums of *unequal* parts are judged by a test of their own."""
@@ -72,19 +93,19 @@ def cases(draw: st.DrawFn) -> Case:
 
 
 @settings(max_examples=400, deadline=None)
-@given(cases())
-def test_equals_the_definition_in_exact_arithmetic(case: Case) -> None:
+@given(cases(), st.sampled_from([None, 1, LONGEST + 1, 50]))
+def test_equals_the_definition_in_exact_arithmetic(case: Case, penalty: int | None) -> None:
     sessions, weights, k, current = case
     lists = pad(sessions, LONGEST)
-    rows, scores = reciprocal_rank_fusion(lists, [float(w) for w in weights], k=k, current=current)
+    rows, scores = reciprocal_rank_fusion(lists, [float(w) for w in weights], k=k, current=current, penalty=penalty)
     assert rows.shape == scores.shape == (len(sessions), len(weights) * LONGEST)
     for session, order, values in zip(sessions, rows.tolist(), scores.tolist(), strict=True):
-        exact = Exact(session, weights, k, current)
+        exact = Exact(session, weights, k, current, penalty)
         size = len(exact.sums)
         assert set(order[size:]) <= {-1}
         assert set(values[size:]) <= {0.0}
         assert exact.disagrees(order[:size]) == []
-        assert values[:size] == pytest.approx([float(exact.sums[row]) for row in order[:size]], rel=1e-6)
+        assert values[:size] == pytest.approx([float(exact.sums[row]) for row in order[:size]], rel=1e-6, abs=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -103,8 +124,8 @@ def test_ties(lists: list[list[int]], current: int, expected: list[int]) -> None
 
 def test_the_fusion_rule_breaks_ties_by_all_channels_of_the_turn() -> None:
     memory = np.array([[[[3], [-1]], [[5], [4]]]], dtype=np.int32)  # two turns of two channels
-    assert TimeWeightedRRF(window=2, pool=1, recency="uniform")(memory).tolist() == [[5, 4, 3, -1]]
-    assert StaticRRF(pool=1)(memory[:, 1:]).tolist() == [[5, 4]]
+    assert TimeWeightedRRF(window=2, pool=1, recency="uniform")(by_ranks(memory)).tolist() == [[5, 4, 3, -1]]
+    assert StaticRRF(pool=1)(by_ranks(memory[:, 1:])).tolist() == [[5, 4]]
 
 
 def test_default_window_equals_the_definition() -> None:
@@ -115,7 +136,7 @@ def test_default_window_equals_the_definition() -> None:
         session[rng.integers(10)] = []
         session[rng.integers(10)] = session[-1][:40]
     weights = [Fraction(turn, 5) for turn in range(1, 6) for _ in range(2)]  # oldest first, two channels each
-    orders = fusion(pad(sessions, 100).reshape(6, 5, 2, 100))
+    orders = fusion(by_ranks(pad(sessions, 100).reshape(6, 5, 2, 100)))
     for session, order in zip(sessions, orders.tolist(), strict=True):
         exact = Exact(session, weights, 60, 2)
         assert exact.disagrees(order[: len(exact.sums)]) == []
@@ -174,7 +195,7 @@ def test_recency_laws(law: Recency, expected: list[float]) -> None:
     # The newest list weighs most: a row that is second now against one that was first in the oldest turn of the window.
     memory = np.full((1, 5, 1, 2), -1, dtype=np.int32)
     memory[0, 0, 0, 0], memory[0, -1, 0] = 1, (0, 2)
-    order = TimeWeightedRRF(window=5, pool=2, recency=law)(memory)[0].tolist()[:3]
+    order = TimeWeightedRRF(window=5, pool=2, recency=law)(by_ranks(memory))[0].tolist()[:3]
     assert order == ([0, 1, 2] if law == "uniform" else [0, 2, 1])
 
 
@@ -188,6 +209,26 @@ def test_absent_adds_zero() -> None:
     assert {names[row]: scores[row] for row in order} == pytest.approx(expected, rel=1e-6)
     silent = fuse([[], [3, 0, 4], [1, 2, 4], []], [5.0, 1.0, 1.0, 5.0])
     assert silent[1] == pytest.approx(scores, rel=1e-6)
+
+
+def test_a_penalty_is_taken_off_by_lists_that_ran() -> None:
+    """By hand, k = 1 and penalty 4: each of three lists that ran takes 1/5 off the rows that it lacks."""
+    lists = [[5, 8], [7, 6], [], [9, 7]]
+    exact = {7: 1 / 2 + 1 / 3 - 1 / 5, 5: 1 / 2 - 2 / 5, 9: 1 / 2 - 2 / 5, 8: 1 / 3 - 2 / 5, 6: 1 / 3 - 2 / 5}
+    rows, scores = reciprocal_rank_fusion(pad([lists], 2), [1.0] * 4, k=1, current=1, penalty=4)
+    assert rows[0].tolist() == [7, 9, 5, 6, 8, -1, -1, -1]
+    assert scores[0].tolist() == pytest.approx([exact[row] for row in (7, 9, 5, 6, 8)] + [0, 0, 0], abs=1e-6)
+
+
+def test_a_penalty_changes_the_order() -> None:
+    """Late in both lists against first in one: 1/83 + 1/82 is a little less than 1/41, and more than 1/41 - 1/121."""
+    lists = [[1, *range(50, 91), 2], [*range(10, 51), 2]]
+    plain, penal = (
+        reciprocal_rank_fusion(pad([lists], 43), [1.0, 1.0], k=40, penalty=penalty)[0][0].tolist()
+        for penalty in (None, 81)
+    )
+    assert plain.index(1) < plain.index(2)
+    assert penal.index(2) < penal.index(1)
 
 
 def test_zero_weight_rows_stay_behind_the_others() -> None:
@@ -214,14 +255,16 @@ def test_sessions_do_not_meet() -> None:
 def test_a_window_of_one_is_static() -> None:
     memory = random_lists(20).reshape(20, 2, 2, 12)
     shares = (1.0, 0.3)
-    static = StaticRRF(pool=12, channel_weights=shares)(memory[:, -1:])
-    np.testing.assert_array_equal(static, TimeWeightedRRF(window=1, pool=12, channel_weights=shares)(memory[:, -1:]))
+    static = StaticRRF(pool=12, channel_weights=shares)(by_ranks(memory[:, -1:]))
+    np.testing.assert_array_equal(
+        static, TimeWeightedRRF(window=1, pool=12, channel_weights=shares)(by_ranks(memory[:, -1:]))
+    )
     silent_past = np.concatenate((np.full_like(memory, -1), memory[:, -1:]), axis=1)
-    late = TimeWeightedRRF(window=3, pool=12, channel_weights=shares)(silent_past)
+    late = TimeWeightedRRF(window=3, pool=12, channel_weights=shares)(by_ranks(silent_past))
     np.testing.assert_array_equal(late[:, : static.shape[1]], static)
     assert (late[:, static.shape[1] :] == -1).all()
     assert not np.array_equal(
-        TimeWeightedRRF(window=2, pool=12, channel_weights=shares)(memory)[:, : static.shape[1]], static
+        TimeWeightedRRF(window=2, pool=12, channel_weights=shares)(by_ranks(memory))[:, : static.shape[1]], static
     )
 
 
@@ -268,4 +311,4 @@ def test_bad_settings_name_their_key(arguments: dict[str, Any], key: str) -> Non
 
 def test_channel_weights_must_fit_the_channels() -> None:
     with pytest.raises(ValueError, match=r"fusion\.channel_weights has 3 weights for 2 channels"):
-        TimeWeightedRRF(window=2, pool=12, channel_weights=[1, 1, 1])(random_lists(1).reshape(1, 2, 2, 12))
+        TimeWeightedRRF(window=2, pool=12, channel_weights=[1, 1, 1])(by_ranks(random_lists(1).reshape(1, 2, 2, 12)))

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from covr_lab.functional.transitions import transition_statistics
+from covr_lab.functional.transitions import transition_counts, transition_statistics
 
 
 def by_loop(ranks: Any, executed: Any, shown: Any, fired: Any) -> dict[str, float | int | None]:
@@ -70,6 +70,24 @@ def test_by_hand() -> None:
         "rank_cap_fired": 50.0,
         "improved_when_fired": 50.0,  # 0 turns 2 (no) and 3 (yes), 1 turns 1 (no) and 2 (yes)
     }
+
+
+def test_counts_are_those_of_each_session() -> None:
+    """Sessions on their own and together count alike, and the counts are those that the rates divide."""
+    rng = np.random.default_rng(1)
+    ranks, executed = rng.integers(1, 6, (40, 6)), np.arange(6) <= rng.integers(0, 6, (40, 1))
+    shown, fired = rng.choice(np.array([*"abc", None], dtype=object), (40, 6)), rng.random((40, 6)) < 0.4
+    counts = transition_counts(ranks, executed, shown, fired)
+    for row in range(40):
+        alone = transition_counts(*(part[row : row + 1] for part in (ranks, executed, shown, fired)))
+        assert {name: count[0] for name, count in alone.items()} == {name: count[row] for name, count in counts.items()}
+        rates = by_loop(*(part[row : row + 1] for part in (ranks, executed, shown, fired)))
+        assert counts["stuck"][row] == rates["recovery_n"]
+        assert counts["fired"][row] + counts["unfired"][row] == rates["active"]
+        if counts["fired"][row]:
+            share = 100 * counts["fired_improved"][row] / counts["fired"][row]
+            assert share == pytest.approx(rates["improved_when_fired"])
+    assert (counts["fired_improved"] + counts["unfired_improved"] == counts["improved"]).all()
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -11,7 +11,7 @@ from covr_lab.engines.schema import read_json
 from covr_lab.gallery.videos import VideoStore
 from covr_lab.prompts import SUITES, Kind, Prompt, load_prompt
 from covr_lab.reasoning.asking import FIELDS, REQUIRED, read_question
-from covr_lab.reasoning.schemas import HistoryAnswer, InitialAnswer, IntentAnswer, ReflectionAnswer
+from covr_lab.reasoning.schemas import CompressAnswer, HistoryAnswer, InitialAnswer, IntentAnswer, ReflectionAnswer
 from covr_lab.video import PyAVReader
 
 KINDS: dict[str, Kind] = {"said": "text", "items": "lines", "video": "video"}
@@ -21,7 +21,11 @@ SCHEMAS = {
     "intent": IntentAnswer,
     "reflection": ReflectionAnswer,
     "history": HistoryAnswer,
+    "compress": CompressAnswer,
 }
+
+
+TEXT_ALONE = {"question_ivr", "question_umivr", "question_merlin", "compress"}
 
 
 def written(folder: Path, content: str, module: str = "intent") -> str:
@@ -134,7 +138,7 @@ def test_packaged_prompts(module: str) -> None:
         assert prompt.user.replace(" ", "") not in layouts
 
 
-@pytest.mark.parametrize("module", sorted(set(REQUIRED) - {"question_ivr", "question_umivr"}))
+@pytest.mark.parametrize("module", sorted(set(REQUIRED) - TEXT_ALONE))
 def test_packaged_prompts_have_a_place_for_frames(module: str) -> None:
     for suite in SUITES:
         assert "video" in load_prompt(suite, module, FIELDS).used

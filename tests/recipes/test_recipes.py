@@ -28,10 +28,15 @@ BASES = sorted(ROOT.glob("recipes/*.yaml"))
 WORDS = [base for base in BASES if "BlipRetriever" not in base.read_text()]  # the others: test_video_recipes.py
 ABLATIONS = sorted(ROOT.glob("recipes/ablations/*.yaml"))
 ENGINES = sorted(ROOT.glob("recipes/engines/*.yaml"))
-OVERLAYS = [*ABLATIONS, *ENGINES]
+USERS = sorted(ROOT.glob("recipes/users/*.yaml"))
+OVERLAYS = [*ABLATIONS, *ENGINES, *USERS]
 LLM = ROOT / "recipes" / "recovr_webvid_captions_llm.yaml"
 PROMPTS = [path for path in ABLATIONS if path.stem.startswith("prompts_")]  # for recipes with a language model
-PAIRS = [[RECOVR, path] for path in ABLATIONS if path not in PROMPTS] + [[LLM, path] for path in PROMPTS]
+UNLIKE = {"history_dynamic_anchor": "history_words", "transplant_rank_cap": "umivr_words"}  # overlay -> what it is for
+PAIRS = [
+    [LLM if path in PROMPTS else ROOT / "recipes" / f"{UNLIKE.get(path.stem, 'recovr_words')}.yaml", path]
+    for path in ABLATIONS
+]
 WORLD = world(20, 10, seed=0)
 NAMES = ("reference", "target", "reference_caption", "target_caption")
 Key = tuple[str | int, ...]
@@ -98,16 +103,28 @@ def resolved() -> dict[Path, dict[str, Any]]:
     return {base: plain(parser, resolve(parser, [base])) for base in BASES}
 
 
-def shape(document: dict[str, Any]) -> frozenset[tuple[Key, Any]]:
-    """Keys and classes of a system, without its numbers and files: overlays do the same to systems of one shape."""
-    return frozenset((path, value if path[-1] == "class_path" else None) for path, value in leaves(document["system"]))
+def slot(path: Key) -> Key:
+    """What a key belongs to: a slot of the system, or a section."""
+    return path[:3] if path[0] == "system" else path[:1]
+
+
+def shape(document: dict[str, Any], overlay: dict[str, Any]) -> frozenset[tuple[Key, Any]]:
+    """Keys and classes of the slots that an overlay touches, without numbers and files.
+
+    An overlay does the same to recipes of one shape.
+    """
+    slots = {slot(path) for path in touched(document, overlay)}
+    found = (entry for entry in leaves(document) if slot(entry[0]) in slots)
+    return frozenset((path, value if path[-1] == "class_path" else None) for path, value in found)
 
 
 def fits(base: Path, overlay: Path) -> bool:
     """Whether an overlay has something to change in a recipe: a composed channel, a language model, its engine."""
     text = base.read_text()
-    if overlay.stem == "anchor_reference":
+    if overlay.stem in ("anchor_reference", "history_dynamic_anchor"):
         return "covr:" in text
+    if overlay.stem.startswith("recency_"):
+        return "TimeWeightedRRF" in text
     if overlay in PROMPTS:
         return "VLMInitialQuery" in text
     return overlay.stem not in ("server", "internvl") or "system_vlm:" in text
@@ -115,8 +132,8 @@ def fits(base: Path, overlay: Path) -> bool:
 
 @pytest.mark.parametrize("overlay", OVERLAYS, ids=lambda path: path.stem)
 def test_an_overlay_changes_what_it_names_and_nothing_else(overlay: Path, resolved: dict[Path, dict[str, Any]]) -> None:
-    parser, changes = build_parser(), 0
-    for base in {shape(document): base for base, document in resolved.items()}.values():
+    parser, changes, said = build_parser(), 0, load([overlay])
+    for base in {shape(document, said): base for base, document in resolved.items()}.values():
         document = resolved[base]
         try:
             overlaid = plain(parser, resolve(parser, [base, overlay]))
@@ -125,7 +142,7 @@ def test_an_overlay_changes_what_it_names_and_nothing_else(overlay: Path, resolv
             continue
         old, new = (dict(leaves(each, into_lists=False)) for each in (document, overlaid))
         changed = {key for key in old | new if old.get(key, "absent") != new.get(key, "absent")}
-        allowed = list(touched(load([base]), load([overlay])))
+        allowed = list(touched(load([base]), said))
         stray = [key for key in changed if not any(key[: len(start)] == start for start in allowed)]
         assert not stray, f"{overlay.stem} on {base.stem} changes {stray}"
         changes += len(changed)
@@ -177,6 +194,33 @@ def test_runs(paths: Sequence[Path], triplets_csv: Path, tiny_encoder: Path, tin
     metrics = json.loads((outcome.folder / "metrics.json").read_text())
     assert metrics["n"] == 4
     assert metrics["proxy"] is not None
+
+
+def played(stem: str, overlay: str, encoder: Path, folder: Path) -> list[dict[str, Any]]:
+    """Rows of a recipe of the generated world under an overlay."""
+    options = ["--system.retrievers.captions.model", str(encoder), "--trainer.accelerator", "cpu", "--data.limit", "12"]
+    paths = [ROOT / "recipes" / f"{stem}_words.yaml", ROOT / "recipes" / "ablations" / f"{overlay}.yaml"]
+    outcome = evaluate(paths, options, run_dir=folder / stem)
+    assert outcome is not None
+    return read_rows(outcome.folder).to_pylist()
+
+
+@pytest.mark.parametrize("stem", ["recovr", "umivr"])
+def test_without_interaction_the_ranking_of_turn_zero_stays(stem: str, tiny_encoder: Path, tmp_path: Path) -> None:
+    rows = played(stem, "no_interaction", tiny_encoder, tmp_path)
+    opening = {row["session_id"]: (row["top_ids"], row["target_rank"]) for row in rows if row["turn"] == 0}
+    assert {row["turn"] for row in rows} == set(range(6))
+    for row in rows:
+        assert (row["top_ids"], row["target_rank"]) == opening[row["session_id"]]
+        assert row["question"] is None
+
+
+@pytest.mark.parametrize("stem", ["ivr", "umivr", "history", "merlin"])
+def test_a_transplanted_rank_cap_is_signalled_by_the_action(stem: str, tiny_encoder: Path, tmp_path: Path) -> None:
+    rows = [row for row in played(stem, "transplant_rank_cap", tiny_encoder, tmp_path) if row["turn"]]
+    signals = {"rewrite": "negative", "answer": "negative", "modify": "neutral"}
+    assert {row["action"] for row in rows} == set(signals)
+    assert all(row["satisfaction"] == signals[row["action"]] for row in rows)
 
 
 # What is refused: files to write, command line, and words that the one line must have.

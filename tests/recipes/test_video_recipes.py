@@ -25,8 +25,19 @@ from tests.tiny_vlm import make_tiny_vlm, packaged_prompts
 
 ROOT = Path(__file__).resolve().parents[2]
 SETS = ("webvid", "dense_webvid", "finecvr", "covrr")
-SYSTEMS = ("covr_blip", "ivr", "recovr")
-DEMO = ("ivr_demo", "recovr_demo")
+# System -> modules that ask a language model in every session.
+MODULES = {
+    "covr_blip": set[str](),
+    "ivr": {"question_ivr"},
+    "recovr": {"initial", "intent", "reflection", "question"},
+    "umivr": {"question_umivr"},
+    "merlin": {"question_merlin"},
+    "history": {"history", "question"},
+}
+SYSTEMS = tuple(MODULES)
+INTERACTIVE = SYSTEMS[1:]
+RULES = {"ivr": "rules_ivr", "recovr": "rules_recovr", "umivr": "rules_umivr", "history": "rules_history"}
+DEMO = tuple(f"{system}_demo" for system in (*INTERACTIVE, "text"))
 MEMORY = ("channel_top_ids", "channel_target_rank")  # what a system remembers of turn 0, by its own channels
 
 CAPTIONS = (
@@ -165,9 +176,9 @@ def test_runs(system: str, data_set: str, run: Callable[..., Outcome], releases:
     outcome = run(f"{system}_{data_set}", data_set)
     if system != "covr_blip":
         modules = json.loads((outcome.folder / "metrics.json").read_text())["modules"]
-        theirs = {"recovr": {"initial", "intent", "reflection", "question"}, "ivr": {"question_ivr"}}[system]
-        assert modules.keys() == {*theirs, "user", "user_caption"}
-        for module in theirs & {"intent", "reflection"}:  # decoded under a grammar
+        assert modules.keys() - {"compress"} == {*MODULES[system], "user", "user_caption"}
+        assert system == "umivr" or "compress" not in modules
+        for module in MODULES[system] & {"intent", "reflection", "history"}:  # decoded under a grammar
             assert modules[module]["valid"] == modules[module]["asked"] > 0
     assert (outcome.sessions, outcome.failed) == (4, {})
     played = read_rows(outcome.folder).to_pylist()
@@ -193,9 +204,9 @@ def first(outcome: Outcome) -> pa.Table:
 
 
 @pytest.mark.parametrize("data_set", SETS)
-@pytest.mark.parametrize("system", ["ivr", "recovr"])
+@pytest.mark.parametrize("system", INTERACTIVE)
 def test_runs_without_a_language_model(system: str, data_set: str, run: Callable[..., Outcome]) -> None:
-    ruled = run(f"{system}_{data_set}", data_set, overlay=f"engines/rules_{system}")
+    ruled = run(f"{system}_{data_set}", data_set, overlay=f"engines/{RULES.get(system, 'rules_ivr')}")
     assert (ruled.sessions, ruled.failed) == (4, {})
     played = read_rows(ruled.folder)
     assert pc.sum(played["calls"]).as_py() == 0
@@ -205,12 +216,12 @@ def test_runs_without_a_language_model(system: str, data_set: str, run: Callable
 
 @pytest.mark.parametrize("data_set", SETS)
 def test_all_systems_share_turn_zero(data_set: str, run: Callable[..., Outcome]) -> None:
-    """The single-turn baseline, with the pooling of the others, is turn 0 of both interactive systems."""
+    """The single-turn baseline, with the pooling of the others, is turn 0 of all interactive systems."""
     pooling = ("--system.retrievers.blip.pooling", "mean") if data_set == "webvid" else ()
     single = first(run(f"covr_blip_{data_set}", data_set, *pooling))
     assert len(single) == 4
     assert single["top_scores"].null_count == 0
-    for system in ("ivr", "recovr"):
+    for system in INTERACTIVE:
         assert single.equals(first(run(f"{system}_{data_set}", data_set)))
 
 
@@ -234,7 +245,7 @@ def test_the_demo_runs_on_the_packaged_weights(tmp_path: Path) -> None:
         assert label.startswith("demo world: generated clips")
         zero.append(first(outcome))
     assert len(zero[0]) == 4
-    assert zero[0].equals(zero[1])
+    assert all(table.equals(zero[0]) for table in zero)
 
 
 def test_the_demo_runs_with_a_language_model_in_every_role(tmp_path: Path) -> None:

@@ -4,16 +4,22 @@ import math
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from matplotlib.figure import Figure
+from matplotlib.text import Text
 
+from covr_lab.results import plots
 from covr_lab.results.compare import curves, load_runs
 from covr_lab.results.examples import choose
-from covr_lab.results.plots import colour, marker
+from covr_lab.results.plots import Curve, colour, marker
 from covr_lab.results.report import write_report
 
 TOOL = Path(__file__).parents[2] / "tools" / "report.py"
@@ -70,9 +76,11 @@ def test_tables_hold_the_numbers(make_run: Any, better: list[Any]) -> None:
     assert after[1] == ["R@1", "new", "+0.0", "+12.5", "+12.5"]
     # one of eight sessions differs, by 100 points: drawn Binomial(8, 1/8) times, whose 97.5 % point is 3
     assert after[2] == ["95 % interval", "+0.0 to +0.0", "+0.0 to +37.5", "+0.0 to +37.5"]
+    assert after[3] == ["p, adjusted", "1.000", "1.000", "1.000"]
     # s4 only: best so far 3, 1, 1 against 3, 3, 3
     gain = [math.log(3) / 2 / 8, 3 * math.log(3) / 4 / 8]
-    assert after[3] == ["BRI", "new", "-", *(f"{-value:+.3f}" for value in gain)]
+    assert after[4] == ["BRI", "new", "-", *(f"{-value:+.3f}" for value in gain)]
+    assert ["old", "50.0", "4", "46.2", "13", "+3.8", "-"] in lines  # recovery; too few sessions for an interval
     assert ["old", "13", "46.2", "53.8", "23.1", "15.4", "23.1", "50.0", "4", "23.1", "66.7"] in lines
     assert ["old", "26", "1,300", "130", "10.5", "0.76"] in lines
     with pytest.raises(ValueError, match="no run is called best: choose one of toy"):
@@ -102,7 +110,7 @@ class Page(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         values = dict(attrs)
-        self.loads += [tag] if tag in {"script", "link", "img", "iframe"} else []
+        self.loads += [tag] if tag in {"link", "img", "iframe"} else []
         self.loads += [
             str(values[key]) for key in ("src", "href", "xlink:href") if str(values.get(key, "#"))[:1] != "#"
         ]
@@ -133,7 +141,7 @@ def test_the_page_is_self_contained_escaped_and_labelled(make_run: Any) -> None:
     assert "a dog <script>" in page.text  # a caption
     assert source.count("<svg") == 5
     tables = source.split("<table>")
-    assert len(tables) == 5
+    assert len(tables) == 7
     for above in tables[:-1]:
         assert "caption proxies: no video was seen" in above[above.rindex("<h2>") :]
         assert "ties optimistic" in above[above.rindex("<h2>") :]
@@ -164,6 +172,67 @@ def test_names_are_unique(make_run: Any) -> None:
 
 def test_styles_tell_many_runs_apart() -> None:
     assert len({(colour(run), marker(run)) for run in range(36)}) == 36
+
+
+def curve(name: str, end: float) -> Curve:
+    mean = np.array([0.0, end])
+    return Curve(name, mean, mean - 1, mean + 1)
+
+
+@pytest.mark.parametrize("number", [2, 8])
+def test_names_at_the_ends_of_curves_do_not_overlap(
+    number: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """All curves end at one place, the hardest case: boxes are measured in the figure that is written."""
+    drawn: list[Figure] = []
+    monkeypatch.setattr(plots, "_svg", lambda figure, **_: drawn.append(figure) or "<svg></svg>")
+    curves = tuple(curve(f"system {place} of the study", 50) for place in range(number))
+    plots.save_panel(plots.Panel("R@1 (%)", curves), "a note", tmp_path / "x")
+    plots.save_figure([plots.Panel("R@1 (%)", curves)] * 5, "a note", tmp_path / "y")
+    plots.panel_svg(plots.Panel("R@1 (%)", curves))
+    assert len(drawn) == 3
+    for figure in drawn:
+        figure.draw_without_rendering()
+        width, height = figure.get_size_inches() * figure.dpi
+        for axes in figure.axes:
+            boxes = [Text.get_window_extent(text) for text in axes.texts]
+            assert not boxes or len(boxes) == number
+            for place, box in enumerate(boxes):
+                assert not any(box.overlaps(other) for other in boxes[:place])
+                assert box.x0 > axes.get_window_extent().x1
+                assert box.x1 <= width
+                assert box.y0 >= 0
+                assert box.y1 <= height
+
+
+@given(st.lists(st.floats(0, 100), min_size=1, max_size=8))
+def test_spread_names_keep_their_order_and_distance(wanted: list[float]) -> None:
+    ends = np.array(wanted)
+    places = plots.spread(ends, 10, 0, 100)
+    order = np.argsort(ends, kind="stable")
+    assert (np.diff(places[order]) >= 10 - 1e-9).all()
+    assert places.min() >= -1e-9
+    assert places.max() <= 100 + 1e-9
+    if len(wanted) == 1 or np.diff(ends[order]).min() >= 10:
+        np.testing.assert_allclose(places, ends, atol=1e-9)
+
+
+def test_many_curves_have_a_legend_and_a_shared_style(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    drawn: list[Figure] = []
+    monkeypatch.setattr(plots, "_svg", lambda figure, **_: drawn.append(figure) or "<svg></svg>")
+    plots.save_panel(plots.Panel("x", tuple(curve(f"s{place}", place) for place in range(9))), "", tmp_path / "many")
+    (axes, key) = drawn[0].axes
+    assert not axes.texts
+    assert [text.get_text() for text in key.get_legend().get_texts()] == [f"s{place}" for place in range(9)]
+    difference = replace(curve("third", 5), style=2)
+    sensitivity = plots.Panel("x", (difference,), x=(1, 60), x_label="k", zero=True)
+    plots.save_panel(sensitivity, "", tmp_path / "one")
+    (axes,) = drawn[1].axes
+    assert [line.get_color() for line in axes.lines][-1] == colour(2)
+    assert axes.lines[-1].get_xdata().tolist() == [1, 60]
+    assert [tick.get_text() for tick in axes.get_xticklabels()] == ["1", "60"]
+    assert axes.get_xlabel() == "k"
+    assert axes.lines[0].get_ydata() == [0, 0]  # the zero line
 
 
 def test_a_run_without_feedback_turns_has_a_report(make_run: Any, hand: list[Any]) -> None:

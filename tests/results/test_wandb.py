@@ -47,9 +47,14 @@ def run(home: Path, make_run: Callable[..., Path]) -> Path:
 
 
 def records(run: Path) -> list[Any]:
-    """Records of the one offline run (LevelDB log framing: blocks of 32 KiB, chunks with a header of seven bytes)."""
-    parse = import_module("wandb.proto.wandb_internal_pb2").Record.FromString
+    """Records of the one offline run."""
     (path,) = run.glob("wandb/offline-run-*/*.wandb")
+    return records_of(path)
+
+
+def records_of(path: Path) -> list[Any]:
+    """Records of a run file (LevelDB log framing: blocks of 32 KiB, chunks with a header of seven bytes)."""
+    parse = import_module("wandb.proto.wandb_internal_pb2").Record.FromString
     end, found = time.monotonic() + 20, list[Any]()
     while not any(record.HasField("exit") for record in found):
         assert time.monotonic() < end, "the run file has no end"
@@ -82,13 +87,16 @@ def test_an_offline_run_holds_the_curves_over_turns(run: Path) -> None:
     for name, curve in metrics["per_turn"].items():
         assert [point.get(name) for point in points] == curve, name
     assert curve_steps(found) == {"*": "turn"}
-    summary: dict[str, Any] = {}
-    for record in found:
-        summary |= items(record.summary.update)
+    summary = summary_of(found)
     for name, value in metrics["transitions"].items():
         assert summary.get(f"transitions/{name}") == value
     (settings,) = {(r.run.project, r.run.run_group, r.run.display_name) for r in found if r.HasField("run")}
     assert settings == ("p", "g", "toy")
+
+
+def summary_of(found: list[Any]) -> dict[str, Any]:
+    """All entries that the summary was given."""
+    return {key: value for record in found for key, value in items(record.summary.update).items()}
 
 
 def curve_steps(found: list[Any]) -> dict[str, str]:

@@ -18,12 +18,14 @@ from covr_lab.engines.base import Engine
 from covr_lab.engines.request import Call, Media, Request, Response
 from covr_lab.gallery.gallery import Gallery
 from covr_lab.gallery.videos import VideoStore
+from covr_lab.prompts import suite
 from covr_lab.prompts.suite import SUITES
 from covr_lab.protocol import EvalProtocol
 from covr_lab.results.calls import call_columns
 from covr_lab.runner import SessionRunner
+from covr_lab.simulators import DegradedUser, Policy, Terse
 from covr_lab.simulators.rules import RuleUser
-from covr_lab.simulators.vlm import UserAnswer, VLMUser, action_of, read_answer
+from covr_lab.simulators.vlm import RESTRICTIONS, UserAnswer, VLMUser, action_of, read_answer
 from covr_lab.system import System
 from covr_lab.types import Feedback, Query, Question, RankedList, Refused, Session, SessionError, Target, Turn
 from covr_lab.video import Clip, FrameSampler, VideoError, VideoReader
@@ -145,6 +147,59 @@ def test_judgement_and_question_decide(
         found = one(user_of(Actor({"q": [line]}), stop=stop), start(), ask=ASK if asked else None)
         assert (found.action, found.text) == (action, "" if action == "stop" else "it should snow")
         assert roles(found) == [("user_caption", 1, True), ("user", 1, True)]
+
+
+@pytest.mark.parametrize("prompts", SUITES)
+@pytest.mark.parametrize(
+    ("policy", "minor", "major", "forbidden"),
+    [
+        ("modify_only", "modify", "modify", "rewrite"),
+        ("rewrite_only", "rewrite", "rewrite", "modify"),
+        ("no_answers", "modify", "rewrite", None),
+    ],
+)
+def test_a_policy_is_told_to_the_engine_and_kept(
+    prompts: str, policy: Any, minor: str, major: str, forbidden: str | None
+) -> None:
+    lines = {"p": [said("minor", answers=True)], "q": [said("major", answers=True)], "r": ["eh", "eh"]}
+    free, engine = Actor(lines), Actor(lines)
+    spoken = {name: one(user_of(free, prompts=prompts), start("a", name), ask=ASK).action for name in lines}
+    assert (spoken["p"], spoken["q"]) == ("modify", "answer")
+    inner = user_of(engine, prompts=prompts)
+    user = DegradedUser(inner, {policy: Policy(policy=policy)})
+    user.bind(inner.gallery, inner.videos)
+    for name, action in (("p", minor), ("q", major), ("r", major)):  # the stand-in for a lost answer keeps to it too
+        asked_before = show(start("a", name), "b", Feedback("modify", "more snow"), "Where is it?")
+        found = user.respond([asked_before], [Target(name, "t")], [ASK])[0]
+        assert (found.action, found.clean) == (action, None)
+        judgement = found.calls[-1].request.text
+        assert {choice for choice, rule in RESTRICTIONS.items() if rule in judgement} == {forbidden} - {None}
+        assert "Where is it?" not in judgement
+        assert ASK not in judgement
+    assert user.fingerprint == inner.fingerprint
+
+
+def test_prompts_without_a_place_for_a_policy_are_refused(tmp_path: Path) -> None:
+    for name in ("user", "user_caption"):
+        text = (Path(suite.__file__).parent / "default" / f"{name}.yaml").read_text()
+        (tmp_path / f"{name}.yaml").write_text(text.replace("{restriction}", "nothing"))
+    user = user_of(Actor(), prompts=str(tmp_path))
+    DegradedUser(user, {"a": Policy(policy="no_answers")})  # has nothing to tell
+    with pytest.raises(ValueError, match=r"user\.yaml of simulator\.prompts lacks \{restriction\}"):
+        DegradedUser(user, {"a": Policy(policy="modify_only")})
+
+
+def test_a_degraded_engine_user_remembers_what_was_heard() -> None:
+    engine = Actor({"q": [said("minor", "more snow, a tent")]})
+    inner = user_of(engine)
+    user = DegradedUser(inner, {"terse": Terse(words=2)})
+    user.bind(inner.gallery, inner.videos)
+    first = user.respond([start()], [Target("q", "t")], [None])[0]
+    assert (first.text, first.clean) == ("more snow", "more snow, a tent")
+    assert roles(first) == [("user_caption", 1, True), ("user", 1, True)]
+    later = user.respond([show(start(), "b", replace(first, clean=None))], [Target("q", "t")], [None])[0]
+    assert "You: more snow\n" in later.calls[-1].request.text
+    assert "tent" not in later.calls[-1].request.text
 
 
 def test_the_target_on_display_stops_without_a_call() -> None:
@@ -336,7 +391,7 @@ class Spy(System):
         return [Question(ASK) for _ in sessions]
 
     def step(
-        self, sessions: Sequence[Session], feedback: Sequence[Feedback], questions: Sequence[str | None]
+        self, sessions: Sequence[Session], feedback: Sequence[Feedback], questions: Sequence[Question | None]
     ) -> list[Turn]:
         self.seen += [repr(replace(said, calls=())) for said in feedback]
         return [self._turn(len(session.turns), said) for session, said in zip(sessions, feedback, strict=True)]
