@@ -13,7 +13,7 @@ from torch import nn
 
 from covr_lab.captioners.base import Captioner
 from covr_lab.engines.base import Engine, borrow
-from covr_lab.engines.request import Rehearsal, Request
+from covr_lab.engines.request import Rehearsal
 from covr_lab.gallery.gallery import Gallery
 from covr_lab.ranking.channels import Channel, opening_ask, retrieve
 from covr_lab.ranking.correct import Corrected, Found, correct
@@ -176,7 +176,7 @@ class ModularSystem(System):
         context = replace(self._context(session, None), feedback=Feedback("free", query.text))
         asking = [slot for slot in (self.intent, self.reflection, self.questioner) if slot is not None and slot.engine]
         once = [self.initial] if self.initial is not None and self.initial.engine else []
-        first, every = (tuple(cast(Request, slot.render(context)) for slot in slots) for slots in (once, asking))
+        first, every = (tuple(slot.rehearse(context) for slot in slots) for slots in (once, asking))
         return Rehearsal(first, every)
 
     @torch.inference_mode()

@@ -51,6 +51,7 @@ def main(argv: list[str]) -> int:
         # Heavy imports only from here on: --help and a wrong file have to be quick.
         from covr_lab.results.wandb_study import log_study
         from covr_lab.study.make import play_all, unplayed, write_study
+        from covr_lab.study.relations import word_of
 
         logging = wandb_options(ours_of_wandb)
         failed = {} if options.report else play_all(plan, out, options.jobs, lambda line: print(line, flush=True))
@@ -64,10 +65,8 @@ def main(argv: list[str]) -> int:
         return 130
     for run, reason in report.left_out.items():
         print(f"in no table: {run}: {reason}", file=sys.stderr)
-    for claim in dict.fromkeys(verdict.claim for verdict in report.verdicts if verdict.required):
-        judged = [bool(verdict.holds) for verdict in report.verdicts if verdict.claim == claim]
-        held = "holds" if all(judged) else f"does not hold in {judged.count(False)} of {len(judged)} comparisons"
-        print(f"{claim}: {held}")
+    for claim in dict.fromkeys(verdict.claim for verdict in report.verdicts):
+        print(f"{claim}: {word_of([verdict for verdict in report.verdicts if verdict.claim == claim])}")
     print(report.page)
     return 1 if report.left_out else 0
 

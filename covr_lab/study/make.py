@@ -40,7 +40,6 @@ class Report:
 
 def play_all(plan: Sequence[Played], out: Path, jobs: int, say: Callable[[str], None]) -> dict[Played, str]:
     """Play what is left of ``plan``, with a line to ``say`` for each run; the runs that failed, with their reasons."""
-    (out / "runs").mkdir(parents=True, exist_ok=True)
     failed, spent, played, left = {}, 0.0, 0, unplayed(plan, out)
     for number, result in enumerate(play(plan, out, jobs), 1):
         left.pop(result.run, None)
@@ -104,7 +103,7 @@ def _opening(results: Results, verdicts: Sequence[Verdict], published: Sequence[
     main = results.contexts([results.study.main])
     sections = [Section("turn-0", "table", everything, table=turn_zero(results))]
     if verdicts:
-        sections.insert(0, Section("claims", "table", main, table=claims_table(verdicts)))
+        sections.insert(0, Section("claims", "table", main, table=claims_table(verdicts, results)))
     if published:
         sections.append(Section("published", "table", main, table=published_table(published)))
     return sections

@@ -51,6 +51,7 @@ def play(runs: Sequence[Played], out: Path, jobs: int = 1) -> Iterator[Result]:
         out: folder of the study.
         jobs: processes, each with its share of the cores.
     """
+    (out / "runs").mkdir(parents=True, exist_ok=True)
     waiting = list(reversed(runs))
     busy: dict[Connection, Played] = {}
     workers: dict[Connection, BaseProcess] = {}
@@ -166,6 +167,7 @@ def _index(recipes: Sequence[Path], overrides: Sequence[str], out: Path) -> None
     from covr_lab.recipe import Machine
     from covr_lab.retrievers.video import VideoEncoder
 
+    (out / "runs").mkdir(parents=True, exist_ok=True)
     with (out / "runs" / ".index.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         document, data, runner = prepare(recipes, overrides)

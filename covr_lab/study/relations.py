@@ -129,20 +129,31 @@ def _within(claim: str, form: Mapping[str, Any], metric: str, condition: str, re
         yield Verdict(claim, words, metric, turn, mean, low, high, high >= 0 if required else None, required)
 
 
-def claims_table(verdicts: Sequence[Verdict]) -> Table:
+def word_of(verdicts: Sequence[Verdict]) -> str:
+    """What the comparisons of one claim come to."""
+    if not verdicts[0].required:
+        return "reported"
+    if any(verdict.holds is False for verdict in verdicts):
+        return "does not hold"
+    return "holds" if all(verdict.holds for verdict in verdicts) else "numbers are missing"
+
+
+def claims_table(verdicts: Sequence[Verdict], results: Results) -> Table:
     """A row a claim: in how many of its comparisons it holds, and the one with the lowest interval."""
     rows, records = [], []
     for claim in dict.fromkeys(verdict.claim for verdict in verdicts):
         own = [verdict for verdict in verdicts if verdict.claim == claim]
         held, known = [verdict for verdict in own if verdict.holds], [one for one in own if one.low is not None]
-        word = ("holds" if len(held) == len(own) else "does not hold") if own[0].required else "reported"
         closest = min(known, key=lambda one: one.low or 0.0, default=own[0])
         where = f"{closest.compared}, {closest.metric} at turn {closest.turn}"
         counts = (str(len(own)), str(len(held)) if own[0].required else ABSENT)
-        rows.append((claim, word, *counts, where, *_numbers(closest)))
-        records.append(closest.record() | {"verdict": word, "comparisons": len(own), "hold": len(held)})
-    note = "closest: the comparison whose interval reaches lowest; all of them are in the last table"
-    return Table("What the study is to show", note, CLAIMS_HEAD, tuple(rows), 1, tuple(records))
+        rows.append((claim, word_of(own), *counts, where, *_numbers(closest)))
+        records.append(closest.record() | {"verdict": word_of(own), "comparisons": len(own), "hold": len(held)})
+    said = [f"{claim}: {form['note']}" for claim, form in results.study.relations.items() if "note" in form]
+    note = "; ".join(
+        ["closest: the comparison whose interval reaches lowest; all of them are in the last table", *said]
+    )
+    return Table("What the study is to show", note, CLAIMS_HEAD, tuple(rows), 2, tuple(records))
 
 
 def relations_table(verdicts: Sequence[Verdict]) -> Table:

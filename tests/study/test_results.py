@@ -62,7 +62,14 @@ EVERYTHING = {
             "metric": "R@1",
             "turns": [3],
         },
-        "C reported": {"above": "C", "below": "A", "metric": "R@1", "turns": [3], "report": True},
+        "C reported": {
+            "note": "no sign is asked for",
+            "above": "C",
+            "below": "A",
+            "metric": "R@1",
+            "turns": [3],
+            "report": True,
+        },
         "beyond": {"above": "A", "below": "B", "metric": "R@1", "turns": [9]},
     },
     "published": {
@@ -139,7 +146,7 @@ def test_claims_are_judged_by_their_paired_intervals(played: tuple[Any, ...]) ->
     assert claims["A above the others"]["hold"] == sum(one["holds"] for one in others)
     assert claims["A above the others"]["low"] == min(one["low"] for one in others)
     assert claims["C reported"]["verdict"] == "reported"
-    assert claims["beyond"]["verdict"] == "does not hold"
+    assert claims["beyond"]["verdict"] == "numbers are missing"
     reported = found["C reported", "C - A", 3]
     assert (reported["holds"], reported["verdict"]) == (None, "reported")
     assert found["beyond", "A - B", 9]["verdict"] == "no numbers"
@@ -166,6 +173,7 @@ def test_the_page_needs_no_network_and_escapes_what_it_shows(played: tuple[Any, 
     assert not re.search(r"<(link|iframe|object|script src)", page)
     assert "Main &lt;b&gt;&amp;" in page
     assert "<b>red</b>" not in page
+    assert "C reported: no sign is asked for" in page
     assert page.count("<svg") == 2 + 2 + 1 + 1
     assert page.count("Proxy: words for videos") > len(document["tables"])
     for link in re.findall(r'href="(?!#)([^"]+)"', page):
