@@ -293,5 +293,5 @@ def _chat_record(record: dict[str, Any], system: System) -> dict[str, Any]:
     ``n_sessions`` counts the dialogues that are stored, for nobody knows how many will follow.
     """
     identity = {**record["identity"], "recipe": f"chat {record['identity']['recipe']}", "models": system.fingerprints}
-    protocol = {**record["protocol"], "user": "a person"}
+    protocol = {key: value for key, value in record["protocol"].items() if key != "degradations"} | {"user": "a person"}
     return {**record, "identity": identity, "protocol": protocol, "models": system.fingerprints, "n_sessions": 0}

@@ -143,18 +143,21 @@ def save_figure(panels: Sequence[Panel], note: str, stem: Path) -> tuple[Path, P
     """Write all ``panels`` as ``stem.png`` and ``stem.svg``, the same bytes for the same values.
 
     Args:
-        panels: at most five; the sixth cell is a legend, unless the ends of the curves have their full names.
+        panels: three in a row; a legend comes after them, unless the ends of the curves have their full names.
         note: lines below the panels: what the numbers are (proxy, sessions, bands).
         stem: path without suffix.
     """
     with context(["default", STYLE]):
-        figure = Figure(figsize=(12.5, 6.4), layout="constrained", facecolor=PAPER)
-        cells = figure.subplots(2, 3).flat
-        for panel, axes in zip(panels, cells, strict=False):
+        named = panels[0].labelled and all(_short(curve.run) == curve.run for curve in panels[0].curves)
+        cells = len(panels) + (not named)
+        columns, rows = min(cells, 3), -(-cells // 3)
+        figure = Figure(figsize=(4.2 * columns, 3.2 * rows), layout="constrained", facecolor=PAPER)
+        grid = figure.subplots(rows, columns, squeeze=False).flat
+        for panel, axes in zip(panels, grid, strict=False):
             _draw(axes, panel)
         for axes in list(figure.axes)[len(panels) :]:
             axes.axis("off")
-        if not panels[0].labelled or any(_short(curve.run) != curve.run for curve in panels[0].curves):
+        if not named:
             _legend(figure.axes[len(panels)], panels[0])
         return _write(figure, note, stem)
 
