@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, cast
@@ -13,13 +14,16 @@ from torch import nn
 
 from covr_lab.captioners.base import Captioner
 from covr_lab.engines.base import Engine, borrow
+from covr_lab.engines.consult import ParseError
 from covr_lab.engines.request import Rehearsal
 from covr_lab.gallery.gallery import Gallery
 from covr_lab.ranking.channels import Channel, opening_ask, retrieve
 from covr_lab.ranking.correct import Corrected, Found, correct
 from covr_lab.ranking.fusion import Fusion
 from covr_lab.ranking.policies import RankPolicy
+from covr_lab.ranking.refine import RETRIEVAL, record, refine
 from covr_lab.ranking.retrieve import rank_gallery
+from covr_lab.ranking.stages import Stage, Work
 from covr_lab.reasoning.base import Initialiser, IntentReasoner, Questioner, Reasoner, Reflector, Thought, think
 from covr_lab.reasoning.turn import decide, snapshots
 from covr_lab.retrievers.base import Ask, Retriever
@@ -48,10 +52,12 @@ CANDIDATES = 5  # displayed videos whose captions a question may draw on
 
 
 class ModularSystem(System):
-    """A system made of slots: retrievers, channels, reasoners, rank policies, a fusion rule.
+    """A system made of slots: retrievers, channels, reasoners, rank policies, a fusion rule, refining stages.
 
     Turn 0 is the composed query (reference, edit) on the ``opening`` retriever. A later turn thinks (all reasoners read
-    the same snapshot), retrieves, corrects (rank policies and fusion), and records.
+    the same snapshot), retrieves, corrects (rank policies and fusion), and records. Stages refine the order of a turn;
+    they see what it asked, and result memory keeps the lists of the channels as they were. A turn that asked nothing
+    keeps the order on display.
 
     Args:
         retrievers: name -> retriever.
@@ -69,6 +75,10 @@ class ModularSystem(System):
             with a captioner has to say which; without one ``null`` is ``annotation``.
         captioner: describes videos for ``captions: model``.
         rm0: turn-0 lists that the fusion remembers: none, the composed one, or that and the initial search.
+        stages: name -> refining stage, in their order; ``null`` switches one off. What the turn's rank policies demoted
+            is not theirs to show first again: the plan's guards act on the order of the last stage as they do on the
+            fused one.
+        stage_turns: turns that they refine: ``all``, the ``opening`` one, or the ``later`` ones.
     """
 
     def __init__(
@@ -87,6 +97,8 @@ class ModularSystem(System):
         captions: Literal["model", "annotation", "none"] | None = None,
         captioner: Captioner | None = None,
         rm0: Literal["none", "covr", "both"] = "none",
+        stages: dict[str, Stage | None] | None = None,
+        stage_turns: Literal["opening", "later", "all"] = "all",
     ) -> None:
         super().__init__()
         self.channels = {name: channel for name, channel in channels.items() if channel is not None}
@@ -113,7 +125,13 @@ class ModularSystem(System):
         self.intent, self.reflection, self.initial, self.questioner = intent, reflection, initial, questioner
         self.captions, self.captioner = captions, captioner if captions == "model" else None
         self.fusion, self.opening, self.ask_from, self.rm0 = fusion, opening, ask_from, rm0
-        self.proxy = next((retriever.proxy for retriever in retrievers.values() if retriever.proxy), None)
+        kept = {name: stage for name, stage in (stages or {}).items() if stage is not None}
+        if len({stage.name for stage in kept.values()}) < len(kept):
+            kinds = ", ".join(f"{name} ({stage.name})" for name, stage in kept.items())
+            raise ValueError(f"system.stages has two of a kind, switch one off (null): {kinds}")
+        self.stages, self.stage_turns = nn.ModuleDict(kept), stage_turns
+        proxies = [*(retriever.proxy for retriever in retrievers.values()), *(stage.proxy for stage in kept.values())]
+        self.proxy = "; ".join(dict.fromkeys(filter(None, proxies))) or None
 
     def connect(self, engines: Mapping[str, Engine]) -> frozenset[str]:
         """Hand reasoners and captioner the engines that they name."""
@@ -127,21 +145,25 @@ class ModularSystem(System):
         return frozenset(found)
 
     def load(self) -> None:
-        """Load retrievers, captioner and engines."""
+        """Load retrievers, captioner, stages and engines."""
         for name in self.retrievers:
             self._retriever(name).load()
         for engine in self._engines().values():
             engine.load()
         if self.captioner is not None:
             self.captioner.load()
+        for stage in self._stages().values():
+            stage.load()
         self.freeze()
 
     @property
     def fingerprints(self) -> dict[str, str]:
-        """Those of the video encoders' weights and galleries, and of the other retrievers."""
+        """Those of the video encoders' weights and galleries, of the other retrievers, of reasoners and stages."""
         found = {f"retrievers.{name}": self._retriever(name).fingerprint for name in self.retrievers}
         found |= {f"engines.{name}": engine.fingerprint for name, engine in self._engines().items()}
         found |= {name: slot.fingerprint for name, slot in self._reasoners().items() if slot.fingerprint}
+        for name, stage in self._stages().items():
+            found |= {f"stages.{name}.{part}": value for part, value in stage.fingerprints.items()}
         for name, encoder in self._encoders().items():
             found |= {name: encoder.fingerprint, **{f"{name}.{key}": at for key, at in encoder.addresses.items()}}
         return found
@@ -149,7 +171,7 @@ class ModularSystem(System):
     @property
     def unreadable(self) -> dict[str, str]:
         """Those of all retrievers."""
-        retrievers = [encoder for encoder in self._encoders().values() if not isinstance(encoder, Captioner)]
+        retrievers = [encoder for name, encoder in self._encoders().items() if name.startswith("retrievers.")]
         return {video: why for encoder in retrievers for video, why in encoder.unusable.items()}
 
     @property
@@ -169,6 +191,8 @@ class ModularSystem(System):
         self.gallery, self.videos, self.mask_source = gallery, videos, mask_source
         for name in self.retrievers:
             self._retriever(name).bind(gallery, videos)
+        for stage in self._stages().values():
+            stage.bind(gallery, videos)
 
     def rehearse(self, query: Query) -> Rehearsal:
         """The requests of a first turn with a feedback as long as the edit."""
@@ -177,12 +201,22 @@ class ModularSystem(System):
         asking = [slot for slot in (self.intent, self.reflection, self.questioner) if slot is not None and slot.engine]
         once = [self.initial] if self.initial is not None and self.initial.engine else []
         first, every = (tuple(slot.rehearse(context) for slot in slots) for slots in (once, asking))
-        return Rehearsal(first, every)
+        result = session.turns[0].result
+        works = (self._opening_work(query, result), Work(context, context.shown, query.text, result))
+        stages = list(self._stages().values())
+        try:
+            opening, later = (
+                tuple(request for stage in stages for request in stage.rehearse(work)) if self._refines(turn) else ()
+                for turn, work in enumerate(works)
+            )
+        except ParseError as error:  # its video cannot be shown
+            raise SessionError(f"session {query.session_id}: {error}") from error
+        return Rehearsal((*first, *opening), (*every, *later))
 
     @torch.inference_mode()
     def start(self, queries: Sequence[Query]) -> list[Turn]:
-        """Turn 0: the composed query over the whole gallery; the fusion may remember its list."""
-        retriever = self._retriever(self.opening)
+        """Turn 0: the composed query over the whole gallery, refined; the fusion may remember its list."""
+        begin, retriever = time.perf_counter(), self._retriever(self.opening)
         asks = [self._opening(query) for query in queries]
         composed = [name for name, channel in self.channels.items() if channel.anchor != "none"]
         turns = []
@@ -191,8 +225,13 @@ class ModularSystem(System):
                 raise SessionError(f"session {ask.session}: all gallery videos are unreadable or masked")
             stored = dict.fromkeys(composed, result.head(self.fusion.pool))
             turns.append(Turn(0, result, channels=stored, events=_cut(retriever, ask.text)))
-        if self.rm0 != "both":
-            return turns
+        if self.rm0 == "both":
+            turns = self._with_search(queries, turns)
+        works = [self._opening_work(query, turn.result) for query, turn in zip(queries, turns, strict=True)]
+        return self._refined(turns, works, begin)
+
+    def _with_search(self, queries: Sequence[Query], turns: Sequence[Turn]) -> list[Turn]:
+        """Turn 0 with the lists of the channels that the initial search asks, too."""
         sessions = [Session(query, (turn,)) for query, turn in zip(queries, turns, strict=True)]
         states = snapshots(self.initial, [self._context(session, None) for session in sessions], self._engines())
         searches = self._retrieve(sessions, [Intent(search=state.answer.query) for state in states])
@@ -223,7 +262,7 @@ class ModularSystem(System):
     def step(
         self, sessions: Sequence[Session], feedback: Sequence[Feedback], questions: Sequence[Question | None]
     ) -> list[Turn]:
-        """One turn for every session: think, retrieve, correct, record."""
+        """One turn for every session: think, retrieve, correct, record, refine."""
         contexts = [self._context(session, session.state) for session in sessions]
         states = snapshots(self.initial, contexts, self._engines())
         contexts = [
@@ -231,6 +270,7 @@ class ModularSystem(System):
             for context, state, words, question in zip(contexts, states, feedback, questions, strict=True)
         ]
         intents, reflections = decide(self.intent, self.reflection, contexts, self._engines())
+        begin = time.perf_counter()
         found = self._retrieve(sessions, [intent.answer for intent in intents])
         signals = [reflection.answer.satisfaction for reflection in reflections]
         corrected = correct(
@@ -246,12 +286,45 @@ class ModularSystem(System):
             [*(question.events if question else ()), *self._cuts(intent.answer)]
             for question, intent in zip(questions, intents, strict=True)
         ]
-        return [
+        turns = [
             _record(context, (state, intent, reflection), fused, events)
             for context, state, intent, reflection, fused, events in zip(
                 contexts, states, intents, reflections, corrected, noted, strict=True
             )
         ]
+        return self._refined(turns, list(map(self._later_work, contexts, turns)), begin)
+
+    def _refined(self, turns: list[Turn], works: Sequence[Work], begin: float) -> list[Turn]:
+        """``turns`` of one index as the stages leave them; ``begin`` is when their retrieval did."""
+        active = [at for at, work in enumerate(works) if work.text and self._refines(turns[at].index)]
+        if not active:
+            return turns
+        retrieval, refined = (time.perf_counter() - begin) / len(turns), turns.copy()
+        staged = refine(list(self._stages().values()), [works[at] for at in active], self._engines())
+        for at, one in zip(active, staged, strict=True):
+            refined[at] = record(turns[at], one, self.gallery, retrieval)
+        return refined
+
+    def _opening_work(self, query: Query, ranking: RankedList) -> Work:
+        context = Context(
+            Session(query),
+            Reflection(query=query.text),
+            reference_caption=self.gallery.caption(query.reference),
+            videos=self.videos,
+        )
+        return Work(context, query.reference, query.text, ranking)
+
+    def _later_work(self, context: Context, turn: Turn) -> Work:
+        """What the turn asked, of the video that its composed channel started from."""
+        intent, session = turn.intent or Intent(), context.session
+        text = intent.edit or intent.search
+        composed = next((channel for channel in self.channels.values() if channel.anchor != "none"), None)
+        opening = self._opening(session.query)
+        source = None if composed is None else composed.ask(session, text, opening, self.gallery).anchor
+        return Work(context, source, text, turn.result)
+
+    def _refines(self, turn: int) -> bool:
+        return bool(self.stages) and self.stage_turns in ("all", "later" if turn else "opening")
 
     def _retrieve(self, sessions: Sequence[Session], intents: Sequence[Intent]) -> list[Found]:
         retrievers = {name: self._retriever(name) for name in self.retrievers}
@@ -300,7 +373,13 @@ class ModularSystem(System):
 
     def _reasoners(self) -> dict[str, Reasoner[Any]]:
         slots = {name: getattr(self, name) for name in ("initial", "intent", "reflection", "questioner")}
-        return {name: slot for name, slot in slots.items() if slot is not None}
+        found = {name: slot for name, slot in slots.items() if slot is not None}
+        for name, stage in self._stages().items():
+            found |= {f"stages.{name}.{part}": slot for part, slot in stage.reasoners().items()}
+        return found
+
+    def _stages(self) -> Mapping[str, Stage]:
+        return cast("Mapping[str, Stage]", self.stages)
 
     def _engines(self) -> Mapping[str, Engine]:
         return cast("Mapping[str, Engine]", self.engines)
@@ -308,7 +387,8 @@ class ModularSystem(System):
 
 def _similarities(turn: Turn, rows: Rows) -> tuple[float, ...]:
     """Similarity of gallery ``rows`` to the turn's query; after turn 0, to that of the first channel that ran."""
-    ranking = turn.result if turn.result.scores is not None else next(iter(turn.channels.values()), None)
+    before = turn.stages.get(RETRIEVAL, turn.result)  # stages leave an order without similarities
+    ranking = before if before.scores is not None else next(iter(turn.channels.values()), None)
     if ranking is None or ranking.scores is None or not len(ranking.rows):
         return (float("nan"),) * len(rows)
     places = ranking.rows == rows[:, None]

@@ -173,6 +173,9 @@ class Turn:
         result: the full ranking, every gallery row that is not masked.
         caps: the plan of the rank policies for this turn.
         calls: every request to an engine that the turn took, those of its question and its simulated user included.
+        stages: order before the first refining stage ("retrieval") and after each stage; empty where none ran.
+        routing: which way the stages took, as numbers (flags are 0 and 1).
+        stage_seconds: wall time of retrieval and of each stage, its share of the batch.
         seconds: wall time, its share of the batch.
         error: why the turn failed; the ranking is then that of the turn before (empty at turn 0).
     """
@@ -187,6 +190,9 @@ class Turn:
     caps: tuple[Cap, ...] = ()
     events: tuple[Event, ...] = ()
     calls: tuple[Call, ...] = ()
+    stages: Mapping[str, RankedList] = field(default_factory=dict)
+    routing: Mapping[str, float] = field(default_factory=dict)
+    stage_seconds: Mapping[str, float] = field(default_factory=dict)
     seconds: float = 0.0
     error: str | None = None
 
@@ -247,6 +253,11 @@ class Context:
         caption_vectors: float32 ``(candidates, D)`` unit vectors of their captions, for reasoners that ask for them.
         displayed: caption of the video on display after each turn, "" where there is none, oldest first.
         videos: the media, for prompts that show frames.
+        source: id of the video that ``text`` changes, ``None`` when there is none; set by a refining stage.
+        text: the modification that a stage weighs, as the user or the intent gave it.
+        candidate: id of the one video that is judged, ``None`` where none is.
+        source_caption: caption of the source, "" when there is none.
+        candidate_caption: caption of the candidate, "" when there is none.
     """
 
     session: Session
@@ -261,6 +272,11 @@ class Context:
     caption_vectors: Scores | None = field(default=None, repr=False, compare=False)
     displayed: tuple[str, ...] = ()
     videos: VideoStore | None = field(default=None, repr=False, compare=False)
+    source: str | None = None
+    text: str = ""
+    candidate: str | None = None
+    source_caption: str = ""
+    candidate_caption: str = ""
 
 
 class Refused(ValueError):

@@ -1,4 +1,4 @@
-"""A real HTTP server on loopback that speaks the OpenAI protocol and fails on demand.
+"""A real HTTP server on loopback that speaks the OpenAI protocol, and ``/rerank``, and fails on demand.
 
 ::
 
@@ -87,24 +87,40 @@ def valid_answer(body: Body) -> str:
     return "{}" if form.get("type") == "json_object" else "What happens next?"
 
 
+def relevances(body: Body) -> list[dict[str, Any]]:
+    """A made-up relevance of every document, which depends on it and on the query alone; the best one first."""
+    scored = [
+        {"index": index, "relevance_score": made_up(body["query"], document)}
+        for index, document in enumerate(body["documents"])
+    ]
+    return sorted(scored, key=lambda result: (-result["relevance_score"], result["index"]))
+
+
+def made_up(query: Any, document: Any) -> float:
+    """A number in [0, 1)."""
+    key = json.dumps([query, document], sort_keys=True).encode()
+    return int.from_bytes(hashlib.sha256(key).digest()[:4], "big") / 2**32
+
+
 def prompt_text(body: Body) -> str:
     """All texts of a request's messages, one after the other."""
-    contents = [message["content"] for message in body["messages"]]
+    contents = [message["content"] for message in body.get("messages", ())]
     parts = [[content] if isinstance(content, str) else [p.get("text", "") for p in content] for content in contents]
     return "\n".join(text for texts in parts for text in texts)
 
 
 class OpenAIServer:
-    """``/v1/chat/completions`` and ``/v1/models`` on 127.0.0.1; a port of its own, kept over a restart.
+    """``/v1/chat/completions``, ``/v1/rerank`` and ``/v1/models`` on 127.0.0.1; a port of its own, kept over a restart.
 
     Args:
         answer: the answer to a request; may sleep, to take its time.
         faults: troubles of the first requests, or a function of (body, how often that body came before).
         models: what is served; any other model is a 404.
         key: the key that clients must show; the refusal repeats what they showed, as some servers do.
+        rerank: the results of a request to ``/v1/rerank``.
 
     Attributes:
-        requests: every body that came to ``/v1/chat/completions``, the failed ones included.
+        requests: every body that came, the failed ones included.
         answered: those of them that were answered in full.
         faulted: faults that were played -> how often.
         keys: every key that a client showed.
@@ -119,8 +135,9 @@ class OpenAIServer:
         faults: Sequence[str | None] | Faults = (),
         models: Sequence[str] = ("tiny",),
         key: str | None = None,
+        rerank: Callable[[Body], Any] = relevances,
     ) -> None:
-        self.answer, self.faults, self.models, self.key = answer, faults, models, key
+        self.answer, self.faults, self.models, self.key, self.rerank = answer, faults, models, key, rerank
         self.requests, self.answered, self.keys = list[Body](), list[Body](), set[str]()
         self.faulted, self.listed, self.most, self.models_fault = Counter[str](), 0, 0, ""
         self.lock, self.stopping = threading.Lock(), threading.Event()
@@ -184,6 +201,10 @@ class OpenAIServer:
                 self.faulted[fault] += 1
             return fault
 
+    def told(self, body: Body) -> str:
+        """The answer to a chat, or the results of a reranking as JSON."""
+        return json.dumps(self.rerank(body)) if "documents" in body else self.answer(body)
+
     def leave(self) -> None:
         """A request is about to be answered, or given up."""
         with self.lock:
@@ -230,14 +251,17 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         raw = self.rfile.read(int(self.headers["Content-Length"]))
-        if self.path != "/v1/chat/completions":
+        if self.path not in ("/v1/chat/completions", "/v1/rerank"):
             return self.reply(404, {"detail": "Not Found"})
         body = json.loads(raw)
         fault, left = self.world.arrive(body), False
         try:
             if refused := self.refusal(body):
                 fault = refused
-            text = "" if fault and (fault[:3].isdigit() or fault == "hang") else self.world.answer(body)
+            silent = fault and (fault[:3].isdigit() or fault == "hang")
+            text = (
+                "" if silent else self.world.answer(body) if "messages" in body else json.dumps(self.world.rerank(body))
+            )
             if fault == "hang":
                 return self.hang()
             left = True
@@ -286,6 +310,8 @@ class Handler(BaseHTTPRequestHandler):
         assert fault is None, f"no such fault: {fault}"
         with self.world.lock:
             self.world.answered.append(body)
+        if "documents" in body:
+            return self.reply(200, {"id": "rerank-1", "results": json.loads(text)})
         return self.complete(body, text)
 
     def complete(self, body: Body, text: str | None, finish: str = "stop", short: bool = False) -> None:

@@ -7,13 +7,14 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from covr_lab.gallery.videos import finish
 from covr_lab.video.samplers import Uniform
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from covr_lab.gallery.videos import VideoStore
-    from covr_lab.video import Clip
+    from covr_lab.video import Clip, FrameSampler
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,13 +23,20 @@ class Media:
 
     Attributes:
         video: id.
-        frames: how many, uniformly spaced.
+        frames: how many.
         store: where the media lie.
+        sampler: which, ``None`` for uniformly spaced.
+        side: pixels that the longer side may have, ``None`` for any.
+        timestamps: whether each frame shows its time (a prompt should say so:
+            :data:`~covr_lab.video.overlay.TIMESTAMP_NOTE`).
     """
 
     video: str
     frames: int
     store: VideoStore = field(repr=False, compare=False)
+    sampler: FrameSampler | None = field(default=None, kw_only=True)
+    side: int | None = field(default=None, kw_only=True)
+    timestamps: bool = field(default=False, kw_only=True)
 
     def clip(self) -> Clip:
         """The frames, uint8, with their times.
@@ -36,12 +44,18 @@ class Media:
         Raises:
             SessionError: the video is unknown or cannot be read.
         """
-        return self.store.clip(self.video, Uniform(self.frames))
+        return self.store.shown(self.video, self.chosen, side=self.side, timestamps=self.timestamps)
+
+    @property
+    def chosen(self) -> FrameSampler:
+        """Which frames."""
+        return self.sampler or Uniform(self.frames)
 
     @property
     def digest(self) -> str:
-        """sha256 of everything that can change a pixel or a time: media, choice of frames, reader."""
-        parts = [self.store.digest([self.video]), Uniform(self.frames).describe(), self.store.reader.fingerprint]
+        """sha256 of everything that can change a pixel or a time: media, choice of frames, reader, size, stamps."""
+        parts = [self.store.digest([self.video]), self.chosen.describe(), self.store.reader.fingerprint]
+        parts += finish(self.side, self.timestamps)
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 

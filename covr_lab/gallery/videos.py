@@ -6,10 +6,12 @@ import hashlib
 import json
 import stat
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from covr_lab.gallery.bundles import FrameBundles
     from covr_lab.video import Clip, FrameSampler, VideoReader
 
 ENDS = 1 << 16  # bytes read at either end of a file to tell it from others
@@ -46,11 +48,26 @@ class VideoStore:
         paths: video id -> its file or folder of frames; need not exist.
         reader: what decodes them.
         references: ids of the reference videos, for encoders that need them beside the gallery.
+        bundles: keeps what prompts show; by default the clips used last, in memory.
+
+    Attributes:
+        bundles: ``None`` keeps nothing.
     """
 
-    def __init__(self, paths: Callable[[str], Path], reader: VideoReader, references: Iterable[str] = ()) -> None:
+    bundles: FrameBundles | None = None
+
+    def __init__(
+        self,
+        paths: Callable[[str], Path],
+        reader: VideoReader,
+        references: Iterable[str] = (),
+        bundles: FrameBundles | None = None,
+    ) -> None:
+        from covr_lab.gallery.bundles import FrameBundles
+
         self.paths, self.reader = paths, reader
         self.references = tuple(sorted(set(references)))
+        self.bundles = FrameBundles() if bundles is None else bundles
         self._identities: dict[str, str] = {}
 
     def clip(self, video: str, sampler: FrameSampler) -> Clip:
@@ -66,6 +83,30 @@ class VideoStore:
         except VideoError as error:
             raise VideoError(error.path, error.reason, f"id '{video}' {error.detail}") from error
 
+    def shown(self, video: str, sampler: FrameSampler, *, side: int | None = None, timestamps: bool = False) -> Clip:
+        """The frames that ``sampler`` chooses as a prompt shows them; they are kept for the next prompt.
+
+        Args:
+            video: id.
+            sampler: which frames.
+            side: pixels that the longer side may have, ``None`` for any.
+            timestamps: print the time of each frame into it, after scaling.
+
+        Raises:
+            SessionError: the video is unknown or cannot be read.
+        """
+
+        def read() -> Clip:
+            return finished(self.clip(video, sampler), side=side, timestamps=timestamps)
+
+        def address() -> str:
+            reader = f"{self.reader.fingerprint}, min_decodable {self.reader.min_decodable}"
+            parts = [self.digest([video]), sampler.describe(), reader, *finish(side, timestamps)]
+            return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+        key = (video, sampler.describe(), side, timestamps)
+        return read() if self.bundles is None else self.bundles.clip(key, address, read)
+
     def digest(self, videos: Sequence[str]) -> str:
         """sha256 of ids and media, in order; each file is looked at once in the life of this store."""
         for video in videos:
@@ -73,3 +114,23 @@ class VideoStore:
                 self._identities[video] = media_identity(self.paths(video))
         pairs = [(video, self._identities[video]) for video in videos]
         return hashlib.sha256(json.dumps(pairs).encode()).hexdigest()
+
+
+def finish(side: int | None, timestamps: bool) -> list[str]:
+    """What :func:`finished` does, in words for fingerprints; nothing where it does nothing.
+
+    >>> finish(None, False), finish(256, True)
+    ([], ['bicubic, longer side 256', 'timestamps', 'overlay 1'])
+    """
+    from covr_lab.video import overlay
+
+    done = [f"bicubic, longer side {side}"] * (side is not None) + ["timestamps"] * timestamps
+    return [*done, f"overlay {overlay.VERSION}"] if done else []
+
+
+def finished(clip: Clip, *, side: int | None = None, timestamps: bool = False) -> Clip:
+    """The clip with frames scaled down to a longer side of ``side`` pixels, then stamped with their times."""
+    from covr_lab.video.overlay import fit, stamped, stamps
+
+    frames = fit(clip.frames, side)
+    return replace(clip, frames=stamped(frames, stamps(clip)) if timestamps else frames)

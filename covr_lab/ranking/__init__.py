@@ -1,11 +1,15 @@
-"""Fusion rules, folds of queries, rank policies."""
+"""Fusion rules, folds of queries, rank policies, refining stages."""
 
 from covr_lab.ranking.fold import QueryFold, SlerpFold
 from covr_lab.ranking.fusion import Fusion, PenaltyRRF, SimMax, SimSum, StaticRRF, TimeWeightedRRF, UniformRRF
 from covr_lab.ranking.policies import RankCap, RankPolicy
+from covr_lab.ranking.rerank import GatedRerank
+from covr_lab.ranking.stages import Stage
+from covr_lab.ranking.verify import VerifyCluster
 
 __all__ = [
     "Fusion",
+    "GatedRerank",
     "PenaltyRRF",
     "QueryFold",
     "RankCap",
@@ -13,7 +17,9 @@ __all__ = [
     "SimMax",
     "SimSum",
     "SlerpFold",
+    "Stage",
     "StaticRRF",
     "TimeWeightedRRF",
     "UniformRRF",
+    "VerifyCluster",
 ]

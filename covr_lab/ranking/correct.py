@@ -70,7 +70,7 @@ def correct(
         longer = []
         for row, session in enumerate(sessions):
             order = complete(fused[row], tails[row])
-            top = _first(_displayed(order, plans[row]))
+            top = _first(displayed(order, plans[row]))
             tops = Tops(top, tuple(_first(ranking.rows) for ranking in found[row].lists.values()))
             caps = (cap for policy in policies for cap in policy.plan(session, signals[row], tops))
             if fusion.caps == "order":
@@ -85,7 +85,7 @@ def correct(
         fused = fusion(capped)
     return [
         Corrected(
-            RankedList(_displayed(complete(fused[row], tails[row]), plans[row])),
+            RankedList(displayed(complete(fused[row], tails[row]), plans[row])),
             {name: capped.read((row, -1, at)) for at, name in enumerate(channels) if name in found[row].lists},
             plans[row],
         )
@@ -102,8 +102,8 @@ def _joined(plan: Sequence[Cap], more: Iterable[Cap], lists: Mapping[str, Lists]
     return tuple(caps.values())
 
 
-def _displayed(order: Lists, caps: Sequence[Cap]) -> Lists:
-    """The fused order with what acts on it: its own caps, and all guards when a guarded video still comes first."""
+def displayed(order: Lists, caps: Sequence[Cap]) -> Lists:
+    """A full order with what acts on it: its own caps, and all guards when a guarded video still comes first."""
     acting = [cap for cap in caps if cap.scope == "order"]
     if any(cap.guard and cap.row == _first(order) for cap in caps):
         acting += [cap for cap in caps if cap.guard]

@@ -34,7 +34,7 @@ class Parsed:
     def _words(self, wanted: str) -> tuple[str, ...]:
         uses: list[tuple[str, str]] = []
         for clause in self.clauses:
-            shared = _stems(clause.new)
+            shared = stems(clause.new)
             uses += [(word, "avoid") for word in content_words(clause.old) if _stem(word) not in shared]
             uses += [(word, "keep" if clause.kind == "keep" else "require") for word in content_words(clause.new)]
         unwanted = {_stem(word): role == "avoid" for word, role in uses}  # the later clause wins
@@ -71,7 +71,12 @@ def _stem(word: str) -> str:
     return f"{word[:-3]}y" if word.endswith("ies") else re.sub(r"(?<=s|x|z|h)es$|(?<![sui])s$", "", word)
 
 
-def _stems(text: str) -> set[str]:
+def stems(text: str) -> set[str]:
+    """Its content words, each in the form that stands for all of equal meaning here.
+
+    >>> sorted(stems("Two dogs and a DOG"))
+    ['dog', 'two']
+    """
     return {_stem(word) for word in content_words(text)}
 
 
@@ -93,7 +98,7 @@ def _unwanted(old: str, new: str = "") -> str:
     """Head of a rejected phrase: "the boat on the lake" is no complaint about the lake."""
     old = _clean(re.sub(r"^ *(?:(?:wear|hav|show)(?:e|ing)?|the (?:right|correct)) ", "", old))
     head = _clean(named("HEAD").split(old, maxsplit=1)[0])
-    return head if _stems(head) - _stems(new) else old
+    return head if stems(head) - stems(new) else old
 
 
 def _swap(old: str, new: str, *, whole: bool) -> Clause:
@@ -233,20 +238,20 @@ def relative_edit(clauses: Sequence[Clause]) -> str:
 
 def _repainted(text: str, new: str) -> str:
     """``text`` with a hole for the colour that ``new`` changes: one before the same noun, or the only one."""
-    colours, nouns = _COLOURS.intersection(content_words(new)), _stems(new) - _COLOURS
+    colours, nouns = _COLOURS.intersection(content_words(new)), stems(new) - _COLOURS
     found = [m for m in re.finditer(r"\b(\w+)\b(?: (?=(\w+)))?", text) if m[1].lower() in _COLOURS - colours]
     near = [m for m in found if m[2] and _stem(m[2]) in nouns] or (found if len(found) == 1 and not nouns else [])
     return f"{text[: near[0].start(1)]}\0{text[near[0].end(1) :]}" if colours and near else text
 
 
 def _applied(text: str, clause: Clause, banned: set[str]) -> str:
-    gone = _stems(clause.old) & banned
+    gone = stems(clause.old) & banned
     new = named("TAIL").sub("", clause.new) if clause.kind == "replace" else clause.new
     text = WORD.sub(lambda match: "\0" if _stem(match.group()) in gone else match.group(), text)
     if clause.kind == "replace" and "\0" not in text:
         text = _repainted(text, new)
-    have = _stems(text) | banned
-    if not have.isdisjoint(_stems(new)):
+    have = stems(text) | banned
+    if not have.isdisjoint(stems(new)):
         new = " ".join(word for word in content_words(new) if _stem(word) not in have)
     if new and "\0" in text:
         article = "an " if new[0] in "aeiou" else "a "

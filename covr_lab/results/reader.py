@@ -115,6 +115,31 @@ def _first(ids: npt.NDArray[np.object_]) -> npt.NDArray[np.bool_]:
     return np.concatenate([np.ones(min(len(ids), 1), dtype=np.bool_), np.asarray(ids[1:] != ids[:-1], dtype=np.bool_)])
 
 
+class Grid:
+    """Values of rows as session x turn arrays.
+
+    Args:
+        table: rows as :func:`read_rows` returns them.
+        turns: T, feedback turns of the protocol; no row lies beyond it.
+    """
+
+    def __init__(self, table: pa.Table, turns: int) -> None:
+        ids = np.asarray(table["session_id"].to_pylist(), dtype=object)
+        first = _first(ids)
+        self.session_ids: tuple[str, ...] = tuple(ids[first])
+        self._at = (np.cumsum(first) - 1, table["turn"].to_numpy())
+        stored = np.zeros((len(self.session_ids), turns + 1), dtype=np.bool_)
+        stored[self._at] = True
+        last = stored.sum(axis=1, keepdims=True) - 1
+        self._source = np.minimum(np.arange(turns + 1), last)  # turn that each cell is read from
+
+    def fill(self, values: Any, dtype: Any, carry: bool = True) -> Any:
+        """Values, one a row, as ``(S, T+1)``; with ``carry`` a session that ended early keeps its last one."""
+        cells = np.zeros(self._source.shape, dtype=dtype)
+        cells[self._at] = np.asarray(values, dtype=dtype)
+        return np.take_along_axis(cells, self._source, axis=1) if carry else cells
+
+
 def densify(table: pa.Table, turns: int) -> Outcomes:
     """Session x turn arrays of ``table``, early ends carried forward.
 
@@ -125,28 +150,16 @@ def densify(table: pa.Table, turns: int) -> Outcomes:
     Raises:
         ValueError: a rank is null (no target known), a turn lies beyond ``turns``, or gallery sizes differ.
     """
-    ids = np.asarray(table["session_id"].to_pylist(), dtype=object)
-    _check_scorable(table, ids, turns)
-    first, turn = _first(ids), table["turn"].to_numpy()
-    at, shape = (np.cumsum(first) - 1, turn), (int(first.sum()), turns + 1)
-    stored = np.zeros(shape, dtype=np.bool_)
-    stored[at] = True
-    last = stored.sum(axis=1, keepdims=True) - 1
-    source = np.minimum(np.arange(turns + 1), last)  # turn that each cell is read from
-
-    def grid(values: Any, dtype: Any, carry: bool = True) -> Any:
-        cells = np.zeros(shape, dtype=dtype)
-        cells[at] = np.asarray(values, dtype=dtype)
-        return np.take_along_axis(cells, source, axis=1) if carry else cells
-
-    caps = table["caps"].to_pylist()
+    _check_scorable(table, np.asarray(table["session_id"].to_pylist(), dtype=object), turns)
+    grid, caps = Grid(table, turns), table["caps"].to_pylist()
+    executed = [action != "stop" for action in table["action"].to_pylist()]
     return Outcomes(
-        session_ids=tuple(ids[first]),
-        ranks=grid(table["target_rank"].to_numpy(), np.int64),
-        executed=grid([action != "stop" for action in table["action"].to_pylist()], np.bool_, carry=False),
-        shown=grid(table["shown"].to_pylist(), object),
-        ties=grid(table["target_ties"].fill_null(0).to_numpy(), np.int64),
-        fired=grid([any(cap["fired"] for cap in row or ()) for row in caps], np.bool_, carry=False),
+        session_ids=grid.session_ids,
+        ranks=grid.fill(table["target_rank"].to_numpy(), np.int64),
+        executed=grid.fill(executed, np.bool_, carry=False),
+        shown=grid.fill(table["shown"].to_pylist(), object),
+        ties=grid.fill(table["target_ties"].fill_null(0).to_numpy(), np.int64),
+        fired=grid.fill([any(cap["fired"] for cap in row or ()) for row in caps], np.bool_, carry=False),
         n_gallery=table["n_gallery"][0].as_py(),
     )
 

@@ -16,6 +16,7 @@ from covr_lab.results import examples, plots
 from covr_lab.results.analysis import difference_table, failure_mode_table, rank_cap_table, recovery_table
 from covr_lab.results.compare import Run, contexts, curves, load_runs, objections
 from covr_lab.results.resample import Resamples, shared_resamples
+from covr_lab.results.stage_tables import stage_tables
 from covr_lab.results.strips import strip_file
 from covr_lab.results.summary import RECALLS
 from covr_lab.results.tables import Table, cost_table, failures_table, module_tables, turn_table
@@ -78,6 +79,7 @@ def _tables(
     return [
         turn_table(runs, bands),
         *differences,
+        *stage_tables(runs),
         failure_mode_table(runs),
         recovery_table(runs),
         *([rank_cap_table(capped)] if capped else []),

@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final, Literal
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
-from covr_lab.functional.bootstrap import Difference, Interval, bca_interval, bootstrap_rates, bootstrap_sums, interval
+from covr_lab.functional.bootstrap import (
+    Difference,
+    Interval,
+    bca_interval,
+    bootstrap_rates,
+    bootstrap_sums,
+    interval,
+    paired_difference,
+)
 from covr_lab.functional.metrics import bri_per_session
 from covr_lab.results.reader import Outcomes
+from covr_lab.results.routing import stage_outcomes
 from covr_lab.results.summary import RECALLS
 
 if TYPE_CHECKING:
@@ -88,6 +99,32 @@ def shared_resamples(runs: Sequence[Run]) -> dict[Run, Resamples]:
     for run in runs:
         groups.setdefault(run.outcomes.session_ids, []).append(run)
     return {run: resamples for group in groups.values() for resamples in [Resamples(group)] for run in group}
+
+
+def stage_gains(table: pa.Table, outcomes: Outcomes) -> dict[str, dict[str, Difference]]:
+    """Stage -> metric -> what it added to R@K and MRR by turn, float64 ``(T+1,)``, with its paired 95 % interval.
+
+    Args:
+        table: rows of one run.
+        outcomes: of these rows.
+
+    Returns:
+        Nothing for retrieval, which is before the first stage.
+    """
+    values = {name: _stage_values(after) for name, after in stage_outcomes(table, outcomes).items()}
+    found = {}
+    for (_, before), (name, after) in pairwise(values.items()):
+        gain = paired_difference(np.hstack(list(after.values())), np.hstack(list(before.values())))
+        parts = zip(*(np.split(part, len(after)) for part in gain), strict=True)
+        found[name] = {metric: Difference(*columns) for metric, columns in zip(after, parts, strict=True)}
+    return found
+
+
+def _stage_values(outcomes: Outcomes) -> dict[str, Floats]:
+    """Metric -> value of each session and turn; 1 / rank is 0 for a miss."""
+    values = {name: value for name, value in session_values(outcomes).items() if name != "BRI"}
+    inverse = np.round(1.0 / outcomes.ranks / STEP) * STEP
+    return values | {"MRR": np.where(outcomes.ranks <= outcomes.n_gallery, inverse, 0.0)}
 
 
 def rate_samples(pairs: Sequence[tuple[Floats, Floats]]) -> list[Floats]:

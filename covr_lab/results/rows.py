@@ -39,6 +39,7 @@ def turn_row(
     rank, tied = (None, None) if answer is None else rank_of(turn.result, answer, len(gallery), ties)
     places = {name: found.rank(answer) for name, found in turn.channels.items()} if answer is not None else {}
     channel_ranks = {name: place for name, place in places.items() if place is not None}
+    snapshots = {} if answer is None else {n: rank_of(r, answer, len(gallery), ties)[0] for n, r in turn.stages.items()}
     feedback, intent, top = turn.feedback, turn.intent, turn.result.head(TOP)
     return {
         "session_id": session.query.session_id,
@@ -79,6 +80,9 @@ def turn_row(
         "intent_ok": intent.parse_ok if intent else None,
         "reflection_ok": turn.state.parse_ok if turn.state else None,
         **call_columns(turn.calls),
+        "stage_target_rank": snapshots,
+        "routing": dict(turn.routing),
+        "stage_timing": dict(turn.stage_seconds),
         "seconds": turn.seconds,
         "error": turn.error,
     }

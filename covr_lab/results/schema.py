@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-VERSION = 2
-TIMING = ("seconds", "module_timing")  # columns that may differ between two runs of one recipe
-ADDED = {2: ("modules", "module_timing", "prompts")}  # version -> its new columns; older rows have nulls there
+VERSION = 3
+TIMING = ("seconds", "module_timing", "stage_timing")  # columns that may differ between two runs of one recipe
+ADDED = {  # version -> its new columns; older rows have nulls there
+    2: ("modules", "module_timing", "prompts"),
+    3: ("stage_target_rank", "routing", "stage_timing"),
+}
 TOP = 100  # ids kept of the shown ranking
 
 _strings = pa.list_(pa.string())
@@ -101,6 +104,9 @@ SCHEMA = pa.schema(
                 )
             ),
         ),
+        ("stage_target_rank", pa.map_(pa.string(), pa.int64())),  # in the order of the stages, retrieval first
+        ("routing", pa.map_(pa.string(), pa.float64())),  # what the gates of the stages decided
+        ("stage_timing", pa.map_(pa.string(), pa.float64())),  # stage -> seconds, its share of the batch
         ("seconds", pa.float64()),
         ("error", pa.string()),
     ],

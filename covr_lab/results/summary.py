@@ -13,6 +13,7 @@ from covr_lab.functional.transitions import transition_statistics
 from covr_lab.results.calls import cost_per_turn, module_summary
 from covr_lab.results.folder import write_json
 from covr_lab.results.reader import Outcomes, check_complete, densify, read_rows, read_run
+from covr_lab.results.routing import routing_summary, stage_summary
 
 RECALLS = (1, 5, 10, 50)
 
@@ -52,6 +53,8 @@ def summarise(table: pa.Table, run: dict[str, Any], *, allow_partial: bool = Fal
         "cost": {name: sum(values) for name, values in costs.items()},
         "cost_per_turn": costs,
         "modules": module_summary(table),
+        "stages": stage_summary(table, outcomes, RECALLS),
+        "routing": routing_summary(table),
     }
 
 

@@ -13,9 +13,13 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import pyarrow as pa
+
 from covr_lab.recipe import Wandb
 from covr_lab.results.calls import module_seconds
-from covr_lab.results.reader import read_rows
+from covr_lab.results.reader import densify, read_rows
+from covr_lab.results.resample import stage_gains
+from covr_lab.results.routing import stage_seconds, staged_turns
 
 _log = logging.getLogger(__name__)
 NETWORK_SECONDS = 3.0
@@ -83,10 +87,27 @@ def payload(
     for name, values in metrics["cost_per_turn"].items():
         for point, value in zip(points, values, strict=True):
             point[f"cost/{name}"] = value
+    for point in points:
+        point |= _stages(metrics, point["turn"])
     summary = {f"transitions/{key}": value for key, value in metrics["transitions"].items() if value is not None}
     for module, counts in metrics["modules"].items():
         summary |= {f"modules/{module}/{key}": value for key, value in counts.items()}
+    if routing := metrics.get("routing"):
+        summary |= _named("routing", routing["all"])
     return config, points, summary
+
+
+def _stages(metrics: Mapping[str, Any], turn: int) -> dict[str, Any]:
+    """The order after each stage, and the routing, at one turn; metrics of earlier versions have neither."""
+    found: dict[str, Any] = {}
+    for stage, columns in metrics.get("stages", {}).items():
+        found |= _named(f"stages/{stage}", {key: values[turn] for key, values in columns.items()})
+    routing = metrics.get("routing", {}).get("per_turn", [])[turn : turn + 1]
+    return found | _named("routing_by_turn", routing[0] if routing and routing[0] else {})
+
+
+def _named(prefix: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    return {f"{prefix}/{key}": value for key, value in values.items() if value is not None}
 
 
 def _send(run_dir: Path, options: Wandb, *, offline: bool) -> None:
@@ -96,12 +117,23 @@ def _send(run_dir: Path, options: Wandb, *, offline: bool) -> None:
 
 
 def read_payload(run_dir: Path) -> tuple[dict[str, Any], dict[str, Any], list[dict[str, Any]], dict[str, Any]]:
-    """``run.json``, and the :func:`payload` of the folder with the seconds of its modules."""
+    """``run.json``, and the :func:`payload` of the folder with the seconds of its modules and stages."""
     run = json.loads((run_dir / "run.json").read_text(encoding="utf-8"))
     config, points, summary = payload(run, json.loads((run_dir / "metrics.json").read_text(encoding="utf-8")))
-    for module, spent in module_seconds(read_rows(run_dir)).items():
+    table = read_rows(run_dir)
+    for module, spent in module_seconds(table).items():
         summary |= {f"modules/{module}/{key}": value for key, value in spent.items()}
+    summary |= _named("stage_seconds", stage_seconds(table)) | _gained(table, run["protocol"]["turns"])
     return run, config, points, summary
+
+
+def _gained(table: pa.Table, turns: int) -> dict[str, float]:
+    """What each stage added to R@1 at the last turn that has stages, with its paired 95 % interval."""
+    staged, found = staged_turns(table), dict[str, float]()
+    for stage, gains in stage_gains(table, densify(table, turns)).items() if staged else ():
+        for name, part in zip(("gain", "gain_low", "gain_high"), gains["R@1"], strict=True):
+            found[f"stages/{stage}/R@1_{name}"] = float(part[staged[-1]])
+    return found
 
 
 @contextmanager

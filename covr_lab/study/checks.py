@@ -25,6 +25,8 @@ TABLES: dict[str, frozenset[str]] = {
     "conditions": SEVERAL,
     "cost": frozenset(),
     "modules": frozenset(),
+    "stages": frozenset(),
+    "routing": frozenset(),
 }
 FIGURES: dict[str, frozenset[str]] = {
     "curves": frozenset({"metrics"}),

@@ -8,10 +8,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow.compute as pc
 
 from covr_lab.results.compare import Run, contexts, load_runs
 from covr_lab.results.resample import Resamples
+from covr_lab.results.routing import RETRIEVAL, stage_outcomes
 from covr_lab.study.spec import Item, Played, Study
 
 HEAVY = ["top_ids", "top_scores", "channel_top_ids", "channel_target_rank", "prompts"]  # columns that no table reads
@@ -50,8 +53,14 @@ def refusal(run: Run, base: Run) -> str:
     if run.outcomes.session_ids != base.outcomes.session_ids:
         odd = set(run.outcomes.session_ids) ^ set(base.outcomes.session_ids)
         return f"its sessions are not those of {base.name}: {len(odd)} are in only one of the two"
-    moved = int((run.outcomes.ranks[:, 0] != base.outcomes.ranks[:, 0]).sum())
+    moved = int((retrieved(run) != retrieved(base)).sum())
     return f"its turn 0 is not that of {base.name}: other target ranks in {moved} sessions" if moved else ""
+
+
+def retrieved(run: Run) -> npt.NDArray[np.int64]:
+    """Target ranks of turn 0 as retrieval gave them, before any stage, int64 ``(S,)``."""
+    found = stage_outcomes(run.table.filter(pc.equal(run.table["turn"], 0)), run.outcomes)
+    return found.get(RETRIEVAL, run.outcomes).ranks[:, 0]
 
 
 def flat(node: Any, at: str = "") -> dict[str, Any]:

@@ -8,6 +8,8 @@ from typing import Any
 
 from covr_lab.results import analysis
 from covr_lab.results.compare import Run
+from covr_lab.results.routing import RETRIEVAL
+from covr_lab.results.stage_tables import routing_table, stages_table
 from covr_lab.results.tables import ABSENT, DIGITS, Table, cost_table, module_tables, number
 from covr_lab.study.results import Results
 from covr_lab.study.spec import Item
@@ -38,27 +40,39 @@ def turn_zero(results: Results) -> Table:
         if not condition.runs:
             continue
         run = next(iter(condition.runs.values()))
-        values = {metric: run.summary["per_turn"][metric][0] for metric in RECALLS}
+        values = _opening(run)
         cells = (number(value, DIGITS[metric]) for metric, value in values.items())
         rows.append((name, str(len(condition.runs)), f"{run.summary['n']:,}", f"{run.summary['n_gallery']:,}", *cells))
         sizes = {"systems": len(condition.runs), "n": run.summary["n"], "n_gallery": run.summary["n_gallery"]}
         records.append({"condition": name, **sizes, **values})
-    note = "percent; the opening is the same for every system of a condition, session by session"
+    note = (
+        "percent; the opening, before the stages that a system may have, is the same for every system of a condition, "
+        "session by session"
+    )
     head = ("condition", "systems", "sessions", "videos", *RECALLS)
     return Table("Turn 0, all systems", note, head, tuple(rows), 1, tuple(records))
 
 
+def _opening(run: Run) -> dict[str, float]:
+    """Recalls of turn 0 as retrieval gave it."""
+    found, shown = run.summary["stages"].get(RETRIEVAL, {}), run.summary["per_turn"]
+    return {
+        metric: shown[metric][0] if found.get(metric, [None])[0] is None else found[metric][0] for metric in RECALLS
+    }
+
+
 def turns_table(item: Item, results: Results, runs: Sequence[Run]) -> Table:
-    """Metrics by turn, a row a system; turn 0 stands in the first row of a metric, for all."""
+    """Metrics by turn, a row a system; turn 0 has a column when stages make it differ, and is else in the note."""
     metrics = item.options.get("metrics", (*RECALLS, "BRI"))
     turns = max(run.outcomes.ranks.shape[1] for run in runs)
+    first = int(all((run.outcomes.ranks[:, 0] == runs[0].outcomes.ranks[:, 0]).all() for run in runs))
     rows: list[tuple[str, ...]] = []
     records: list[Mapping[str, Any]] = []
     for metric in metrics:
         for run in runs:
             values = run.summary["per_turn"][metric]
-            cells = [number(value, DIGITS.get(metric, 1)) for value in values[1:]]
-            rows.append((metric, run.name, *cells, *[ABSENT] * (turns - 1 - len(cells))))
+            cells = [number(value, DIGITS.get(metric, 1)) for value in values[first:]]
+            rows.append((metric, run.name, *cells, *[ABSENT] * (turns - first - len(cells))))
             what = {"metric": metric, "run": run.name}
             records += [{**what, "turn": turn, "value": value} for turn, value in enumerate(values)]
     start = ", ".join(
@@ -66,8 +80,8 @@ def turns_table(item: Item, results: Results, runs: Sequence[Run]) -> Table:
         for metric in metrics
         if metric != "BRI"
     )
-    note = f"turn 0, all systems: {start}; R@K in percent, of BRI lower is better"
-    head = ("metric", "system", *(f"turn {turn}" for turn in range(1, turns)))
+    note = f"{f'turn 0, all systems: {start}; ' if first else ''}R@K in percent, of BRI lower is better"
+    head = ("metric", "system", *(f"turn {turn}" for turn in range(first, turns)))
     return Table("", note, head, tuple(rows), 2, tuple(records))
 
 
@@ -137,4 +151,6 @@ MAKERS: dict[str, Callable[[Item, Results, Sequence[Run]], Table | None]] = {
     "conditions": lambda item, results, runs: conditions_table(item, results),
     "cost": _alone(cost_table),
     "modules": _alone(lambda runs: next(iter(module_tables(runs)), None)),
+    "stages": _alone(stages_table),
+    "routing": _alone(routing_table),
 }

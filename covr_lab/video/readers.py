@@ -15,6 +15,7 @@ import numpy as np
 
 from covr_lab.types import Refused
 from covr_lab.video.base import Clip, Probe, Reason, VideoError, VideoReader
+from covr_lab.video.overlay import fit, fitted
 from covr_lab.video.process import Backend, DecodeProcess
 from covr_lab.video.samplers import FrameSampler
 
@@ -44,17 +45,20 @@ class IsolatedReader(VideoReader):
         """The frames that ``sampler`` chooses; only these cross the process border, one after the other."""
         with self._clip(path) as process:
             probe = self._open(process, path)
-            chosen = sampler.indices(probe.total)
+            chosen = sampler.choose(probe.total, probe.seconds)
             wanted, place = np.unique(chosen, return_inverse=True)
             if not len(wanted) or wanted[0] < 0 or wanted[-1] >= probe.total:
                 raise ValueError(f"{sampler.describe()} chose {wanted.tolist()} of {probe.total} frames")
-            frames = np.empty((len(wanted), probe.height, probe.width, 3), dtype=np.uint8)
+            width, height = fitted(probe.width, probe.height, sampler.side)
+            frames = np.empty((len(wanted), height, width, 3), dtype=np.uint8)
+            whole = np.empty((1, probe.height, probe.width, 3), dtype=np.uint8)
             indices, seconds = np.empty(len(wanted), dtype=np.int64), np.empty(len(wanted))
             process.send({"wanted": wanted.tolist()})
-            for row, frame in enumerate(frames):
+            for row in range(len(wanted)):
                 answer = self._answer(process, path)
                 indices[row], seconds[row] = answer["index"], answer["second"] or 0.0
-                process.fill(frame.data.cast("B"))
+                process.fill(whole.data.cast("B"))
+                frames[row] = fit(whole, sampler.side)[0]
             decodable = self._enough(path, "corrupt", self._answer(process, path)["decodable"])
         if len(place) != len(wanted) or (np.diff(place) < 0).any():
             frames, indices, seconds = frames[place], indices[place], seconds[place]

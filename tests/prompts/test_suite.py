@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from covr_lab.engines.request import Media
 from covr_lab.engines.schema import read_json
 from covr_lab.gallery.videos import VideoStore
 from covr_lab.prompts import SUITES, Kind, Prompt, load_prompt
+from covr_lab.reasoning import cascade
 from covr_lab.reasoning.asking import FIELDS, REQUIRED, read_question
 from covr_lab.reasoning.schemas import CompressAnswer, HistoryAnswer, InitialAnswer, IntentAnswer, ReflectionAnswer
 from covr_lab.video import PyAVReader
@@ -130,12 +132,33 @@ def test_packaged_prompts(module: str) -> None:
             assert all(f'"{key}"' in prompt.system for key in SCHEMAS[module].model_fields)
         else:
             assert read_question(prompt.system.splitlines()[-1])
+    check_wordings(prompts)
+
+
+def check_wordings(prompts: Sequence[Prompt]) -> None:
+    """Less than half of the words of two suites are the same, and no layout is."""
     for at, prompt in enumerate(prompts):
         words = set(prompt.system.split())
         others = [set(other.system.split()) for other in prompts[:at]]
         assert all(len(words & other) < 0.5 * len(words | other) for other in others)
         layouts = [other.user.replace(" ", "") for other in prompts[:at]]
         assert prompt.user.replace(" ", "") not in layouts
+
+
+@pytest.mark.parametrize("module", cascade.REQUIRED)
+def test_packaged_prompts_of_the_cascade(module: str) -> None:
+    """They have places for all that is known of the pair, and their example is one that can be read."""
+    required = (*cascade.REQUIRED[module], "timestamps")
+    prompts = [load_prompt(suite, module, cascade.FIELDS, required) for suite in SUITES]
+    assert len({prompt.used for prompt in prompts}) == 1
+    for prompt in prompts:
+        assert not Prompt(prompt.system, "", cascade.FIELDS).used
+        example = prompt.system.splitlines()[-1]
+        if module == "decompose":
+            assert cascade.read_description(example) == example
+        else:
+            assert cascade.read_verdict(example) is (module == "verify_lenient")
+    check_wordings(prompts)
 
 
 @pytest.mark.parametrize("module", sorted(set(REQUIRED) - TEXT_ALONE))
@@ -148,7 +171,7 @@ def test_every_packaged_suite_has_the_same_files() -> None:
     folder = Path(load_prompt.__code__.co_filename).parent
     files = [{file.name for file in (folder / suite).iterdir()} for suite in SUITES]
     assert files[0] == files[1] == files[2]
-    assert files[0] >= {f"{module}.yaml" for module in REQUIRED}
+    assert files[0] >= {f"{module}.yaml" for module in (*REQUIRED, *cascade.REQUIRED)}
     for file in folder.glob("*/*.yaml"):
         assert list(yaml.safe_load(file.read_text(encoding="utf-8"))) == ["system", "user"]
         assert max(map(len, file.read_text(encoding="utf-8").splitlines())) <= 120

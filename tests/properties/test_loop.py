@@ -34,11 +34,12 @@ SYSTEMS = {  # what differs in how a turn is made: its texts, its query vectors,
     "umivr": ("umivr_words",),  # questions from similarities and caption vectors, answers merged
     "merlin": ("merlin_words",),  # folded query vectors
     "penalty": ("recovr_words", "ablations/penalty_rrf"),
+    "cascade": ("recovr_words", "../tests/properties/cascade"),  # orders refined at every turn
     "sim_sum": ("recovr_words", "ablations/sim_sum", "ablations/rm0_both"),  # caps on the order; turn 0 fused, too
 }
 FIELDS = ("session_id", "reference", "target", "edit", "reference_caption", "target_caption")
 COLUMNS = Columns(**{name: name for name in FIELDS})
-ANSWER = ("target", "target_rank", "target_ties", "channel_target_rank")
+ANSWER = ("target", "target_rank", "target_ties", "channel_target_rank", "stage_target_rank")
 WORLD = world(40, 30, seed=3)  # 30 sessions; the last 10 undo the first 10: 20 references are in the gallery
 
 
@@ -296,3 +297,29 @@ def test_masking_hides_the_reference_and_never_a_target(
     assert len(masked) == 4 * 20
     assert not any(row["reference"] in row["top_ids"] for row in masked)
     assert all(len(row["top_ids"]) == len(extended.gallery) - 1 for row in masked)
+
+
+def test_refined_turns_are_permutations_and_say_which_way_they_took(tiny_encoder: Path, tmp_path: Path) -> None:
+    """Turn 0 starts from the order of a run without stages, whose videos beyond the scored head keep their places."""
+    small = overrides(tiny_encoder, "--data.videos", "80", "--data.queries", "40", "--protocol.turns", "2")
+    tables = {
+        name: table_of(evaluate(recipe_of(name), small, run_dir=tmp_path / name)) for name in ("recovr", "cascade")
+    }
+    plain, staged = (
+        {row["session_id"]: row for row in table.to_pylist(maps_as_pydicts="strict") if row["turn"] == 0}
+        for table in tables.values()
+    )
+    assert plain.keys() == staged.keys()
+    for name, row in staged.items():
+        before, pool = plain[name], int(row["routing"]["pool"])
+        assert list(row["stage_target_rank"]) == ["retrieval", "reranking", "verification"]
+        assert row["stage_target_rank"]["retrieval"] == before["target_rank"]
+        assert row["stage_target_rank"]["verification"] == row["target_rank"]
+        assert sorted(row["top_ids"]) == sorted(before["top_ids"])
+        assert row["top_ids"][pool:] == before["top_ids"][pool:]
+        assert (row["top_scores"] is None) == (row["routing"]["reranked"] == 1 or row["routing"]["promoted"] > 1)
+    later = [row for row in tables["cascade"].to_pylist(maps_as_pydicts="strict") if row["turn"]]
+    assert later
+    assert all(row["routing"]["gap_skip"] == 0 and row["routing"]["reranked"] == 1 for row in later)
+    flags = ("gap_skip", "expanded", "early_description", "verify_entered")
+    assert all(0 < sum(row["routing"][flag] for row in staged.values()) < len(staged) for flag in flags)

@@ -25,8 +25,10 @@ ROOT = Path(__file__).resolve().parents[2]
 RECOVR = ROOT / "recipes" / "recovr_words.yaml"
 COVR = ROOT / "recipes" / "covr_blip_webvid.yaml"
 BASES = sorted(ROOT.glob("recipes/*.yaml"))
-WORDS = [base for base in BASES if "BlipRetriever" not in base.read_text()]  # the others: test_video_recipes.py
+SEEING = ("BlipRetriever", "QwenVLRetriever")  # recipes that see videos: test_video_recipes.py, test_covrage_recipes.py
+WORDS = [base for base in BASES if not any(name in base.read_text() for name in SEEING)]
 ABLATIONS = sorted(ROOT.glob("recipes/ablations/*.yaml"))
+CASCADE = [path for path in ABLATIONS if any(key in path.read_text() for key in ("stages:", "stage_turns:", "qwen:"))]
 ENGINES = sorted(ROOT.glob("recipes/engines/*.yaml"))
 USERS = sorted(ROOT.glob("recipes/users/*.yaml"))
 OVERLAYS = [*ABLATIONS, *ENGINES, *USERS]
@@ -36,6 +38,7 @@ UNLIKE = {"history_dynamic_anchor": "history_words", "transplant_rank_cap": "umi
 PAIRS = [
     [LLM if path in PROMPTS else ROOT / "recipes" / f"{UNLIKE.get(path.stem, 'recovr_words')}.yaml", path]
     for path in ABLATIONS
+    if path not in CASCADE
 ]
 WORLD = world(20, 10, seed=0)
 NAMES = ("reference", "target", "reference_caption", "target_caption")
@@ -118,16 +121,30 @@ def shape(document: dict[str, Any], overlay: dict[str, Any]) -> frozenset[tuple[
     return frozenset((path, value if path[-1] == "class_path" else None) for path, value in found)
 
 
+def fits_stages(text: str, overlay: Path) -> bool:
+    """Whether a recipe has the retriever, the views or the stages that an overlay changes."""
+    said = overlay.read_text()
+    if overlay.stem in ("with_cascade", "with_cascade_model", "covrage_opening", "verify_none"):
+        return True
+    needed = {"qwen:": "QwenVLRetriever", "view:": "NoveltyView"}
+    return all(name in text for key, name in needed.items() if key in said) and "stages:" in text
+
+
 def fits(base: Path, overlay: Path) -> bool:
     """Whether an overlay has something to change in a recipe: a composed channel, a language model, its engine."""
     text = base.read_text()
-    if overlay.stem in ("anchor_reference", "history_dynamic_anchor"):
+    if overlay in CASCADE:
+        return fits_stages(text, overlay)
+    if overlay.stem in ("anchor_reference", "history_dynamic_anchor", "covr_only_model"):
         return "covr:" in text
     if overlay.stem.startswith("recency_"):
         return "TimeWeightedRRF" in text
     if overlay in PROMPTS:
         return "VLMInitialQuery" in text
-    return overlay.stem not in ("server", "internvl") or "system_vlm:" in text
+    needed = {"server": "user_vlm:", "internvl": "system_vlm:"}
+    if overlay.stem.endswith("_covrage"):  # engines/
+        return "stages:" in text
+    return needed.get(overlay.stem, "") in text
 
 
 @pytest.mark.parametrize("overlay", OVERLAYS, ids=lambda path: path.stem)

@@ -11,7 +11,8 @@ import pytest
 
 from covr_lab.results.calls import cost_per_turn, module_summary
 from covr_lab.results.reader import Unfinished, check_complete, densify, ordered, read_rows, read_run
-from covr_lab.results.schema import SCHEMA
+from covr_lab.results.routing import routing_summary, stage_seconds, stage_summary
+from covr_lab.results.schema import SCHEMA, VERSION
 
 
 def table_of(*rows: dict[str, Any]) -> pa.Table:
@@ -78,10 +79,10 @@ def test_rows_that_cannot_be_scored(row: dict[str, Any], message: str) -> None:
 def test_foreign_columns_and_versions_are_refused(make_run: Any, tmp_path: Path) -> None:
     folder = make_run()
     pq.write_table(read_rows(folder).drop_columns(["edit"]), folder / "turns" / "part-r01-b00000.parquet")
-    with pytest.raises(ValueError, match=r"part-r01-b00000.parquet: columns differ from schema 2 \(edit\)"):
+    with pytest.raises(ValueError, match=r"part-r01-b00000.parquet: columns differ from schema 3 \(edit\)"):
         read_rows(folder)
-    (folder / "run.json").write_text('{"schema": 3}', encoding="utf-8")
-    with pytest.raises(ValueError, match="schema 3 is not one of 1 to 2"):
+    (folder / "run.json").write_text('{"schema": 4}', encoding="utf-8")
+    with pytest.raises(ValueError, match="schema 4 is not one of 1 to 3"):
         read_run(folder)
     with pytest.raises(FileNotFoundError, match=r"run\.json is missing"):
         read_run(tmp_path)
@@ -89,15 +90,34 @@ def test_foreign_columns_and_versions_are_refused(make_run: Any, tmp_path: Path)
         read_rows(tmp_path)
 
 
-def test_rows_of_an_older_version_are_read(tmp_path: Path) -> None:
-    """``schema_1.parquet`` was written by the version that had no engines."""
-    (tmp_path / "turns").mkdir()
-    shutil.copy(Path(__file__).with_name("schema_1.parquet"), tmp_path / "turns" / "part.parquet")
-    table = read_rows(tmp_path)
+def older(version: int, folder: Path) -> pa.Table:
+    """Rows of ``schema_<version>.parquet``, which that version of the package wrote."""
+    (folder / "turns").mkdir()
+    shutil.copy(Path(__file__).with_name(f"schema_{version}.parquet"), folder / "turns" / "part.parquet")
+    return read_rows(folder)
+
+
+def test_every_older_version_has_a_file() -> None:
+    files = {path.name for path in Path(__file__).parent.glob("schema_*.parquet")}
+    assert files == {f"schema_{version}.parquet" for version in range(1, VERSION)}
+
+
+def test_rows_from_before_there_were_engines_are_read(tmp_path: Path) -> None:
+    table = older(1, tmp_path)
     assert table.schema.equals(SCHEMA)
     assert table["modules"].to_pylist() == [None, None]
     assert densify(table, turns=2).ranks.tolist() == [[3, 1, 1]]
     assert (module_summary(table), cost_per_turn(table, 1)["tokens_in"]) == ({}, [0, 7])
+
+
+def test_rows_from_before_there_were_stages_are_read(tmp_path: Path) -> None:
+    table = older(2, tmp_path)
+    assert table.schema.equals(SCHEMA)
+    assert table["stage_target_rank"].to_pylist() == table["routing"].to_pylist() == [None, None]
+    outcomes = densify(table, turns=1)
+    assert (outcomes.ranks.tolist(), outcomes.fired.tolist()) == ([[3, 1]], [[False, True]])
+    assert module_summary(table)["intent"]["tokens_in"] == 7
+    assert (routing_summary(table), stage_summary(table, outcomes, (1,)), stage_seconds(table)) == ({}, {}, {})
 
 
 def test_the_denominator_is_the_data() -> None:

@@ -14,7 +14,7 @@ from covr_lab.results.summary import summarise, write_metrics
 def test_every_number_by_hand(make_run: Any) -> None:
     folder = make_run(proxy="no video was seen")
     summary = summarise(read_rows(folder), read_run(folder))
-    sections = "protocol proxy per_turn transitions failures cost cost_per_turn modules"
+    sections = "protocol proxy per_turn transitions failures cost cost_per_turn modules stages routing"
     assert summary.keys() == {"n", "n_gallery", *sections.split()}
     assert (summary["n"], summary["n_gallery"], summary["proxy"]) == (8, 100, "no video was seen")
     per_turn = summary["per_turn"]
@@ -56,7 +56,7 @@ def test_every_number_by_hand(make_run: Any) -> None:
     }
     assert summary["cost"] == {"calls": 26, "tokens_in": 1300, "tokens_out": 130}
     assert {name: sum(values) for name, values in summary["cost_per_turn"].items()} == summary["cost"]
-    assert summary["modules"] == {}
+    assert summary["modules"] == summary["stages"] == summary["routing"] == {}
 
 
 def test_metrics_file_depends_on_rows_and_not_on_their_order_or_timing(make_run: Any, hand: list[Any]) -> None:
