@@ -35,12 +35,13 @@ def estimate(rehearsals: Sequence[Rehearsal], sessions: int, turns: int) -> str:
         sessions: to be played.
         turns: feedback turns at most.
     """
+    opening = [request for one in rehearsals for request in one.opening]
     once = [request for one in rehearsals for request in one.once]
     turn = [request for one in rehearsals for request in one.turn]
-    most = sessions * (len(once) + turns * len(turn))
+    most = sessions * (len(opening) + len(once) + turns * len(turn))
     entered, played = ENTERED * sessions, min(TURNS, turns) * sessions
-    likely = round(entered * len(once) + played * len(turn))
-    prompts = round(entered * tokens(once) + played * tokens(turn))
+    likely = round(sessions * len(opening) + entered * len(once) + played * len(turn))
+    prompts = round(sessions * tokens(opening) + entered * tokens(once) + played * tokens(turn))
     return (
         f"at most {most:,} model calls; about {likely:,} with {prompts:,} prompt tokens, if sessions end as early as "
         f"in ReCoVR's paper ({TURNS:.2f} turns each)"
@@ -68,5 +69,5 @@ class CallEstimate(Callback):
             found = pl_module.rehearse(self.query, self.target)
         except SessionError:
             return  # this session will fail and say why; the others are as dear as nobody knows
-        if any(one.once or one.turn for one in found):
+        if any(one.once or one.turn or one.opening for one in found):
             sys.stderr.write(f"{estimate(found, self.sessions, self.turns)}\n")

@@ -211,7 +211,7 @@ class ModularSystem(System):
             )
         except ParseError as error:  # its video cannot be shown
             raise SessionError(f"session {query.session_id}: {error}") from error
-        return Rehearsal((*first, *opening), (*every, *later))
+        return Rehearsal(first, (*every, *later), opening)
 
     @torch.inference_mode()
     def start(self, queries: Sequence[Query]) -> list[Turn]:
@@ -302,7 +302,7 @@ class ModularSystem(System):
         retrieval, refined = (time.perf_counter() - begin) / len(turns), turns.copy()
         staged = refine(list(self._stages().values()), [works[at] for at in active], self._engines())
         for at, one in zip(active, staged, strict=True):
-            refined[at] = record(turns[at], one, self.gallery, retrieval)
+            refined[at] = record(turns[at], one, self.gallery, retrieval, cast("Sequence[RankPolicy]", self.policies))
         return refined
 
     def _opening_work(self, query: Query, ranking: RankedList) -> Work:

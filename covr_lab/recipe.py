@@ -180,11 +180,11 @@ def plain(parser: ArgumentParser, config: Namespace) -> Document:
 
 
 def digest(document: Mapping[str, Any]) -> str:
-    """Eight hex digits of everything that can change a row: machine, batch size and logging are left out."""
-    data = document["data"]
+    """Eight hex digits of everything that can change a row: machine, batch size, frames kept and logging are not."""
+    data, idle = document["data"], ("batch_size", "bundles")
     kept = {
         **{key: value for key, value in document.items() if key not in ("trainer", "wandb")},
-        "data": {**data, "init_args": {k: v for k, v in data.get("init_args", {}).items() if k != "batch_size"}},
+        "data": {**data, "init_args": {k: v for k, v in data.get("init_args", {}).items() if k not in idle}},
         "order": list(document["degradations"]),  # they apply in order: another order is another user
     }
     return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()[:8]

@@ -262,7 +262,7 @@ class TripletDataModule(MediaDataModule, ABC):
             return None
         # All references, whatever ``limit`` says: an index serves short runs and whole ones.
         references = (triplet.reference for triplet in self.triplets if triplet.reference is not None)
-        return VideoStore(self.media_path, self.reader, references)
+        return VideoStore(self.media_path, self.reader, references, self.bundles)
 
     @cached_property
     def captions(self) -> dict[str, str]:

@@ -9,6 +9,7 @@ from pathlib import Path, PurePosixPath
 
 from lightning import LightningDataModule
 
+from covr_lab.gallery.bundles import FrameBundles
 from covr_lab.types import SessionError
 from covr_lab.video import DecordReader, Probe, VideoReader
 
@@ -44,21 +45,27 @@ class MediaDataModule(LightningDataModule):
         video_name: where a video lies below ``videos_dir``: ``{id}`` is its id, ``{name}`` what follows the last slash
             of its id. ``WebVid/8M/train/{id}.mp4`` is the official place of WebVid.
         reader: decodes the media, by default a :class:`~covr_lab.video.DecordReader`. Frames are read when they are
-            needed; none is kept.
+            needed.
+        bundles: frames of prompts that are kept once read; by default 512 MiB of them in memory.
 
     Attributes:
         videos_dir: folder of the media, ``None`` when there is none.
     """
 
     def __init__(
-        self, *, videos_dir: str | None = None, video_name: str = "{id}.mp4", reader: VideoReader | None = None
+        self,
+        *,
+        videos_dir: str | None = None,
+        video_name: str = "{id}.mp4",
+        reader: VideoReader | None = None,
+        bundles: FrameBundles | None = None,
     ) -> None:
         super().__init__()
         if "{id}" not in video_name and "{name}" not in video_name:
             raise ValueError(f"data.video_name ({video_name}) is one file for all videos (put in {{id}} or {{name}})")
         self.videos_dir = None if videos_dir is None else Path(videos_dir)
         self.video_name = video_name
-        self._reader = reader
+        self._reader, self.bundles = reader, bundles
 
     @property
     def media_folders(self) -> dict[str, Path]:

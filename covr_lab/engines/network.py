@@ -157,7 +157,7 @@ def _load(source: Source) -> Network:
     # A weight of another shape is then told like one that is missing.
     options |= {"output_loading_info": True, "ignore_mismatched_sizes": True}
     try:
-        with _quiet():
+        with quiet():
             sees = not file and AutoConfig.from_pretrained(folder).model_type in SEEING
             read: Any = AutoProcessor if sees else AutoTokenizer
             processor = read.from_pretrained(folder, **file)
@@ -176,7 +176,7 @@ def _load(source: Source) -> Network:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """Without transformers' table of faulty weights: they are told in one line."""
     from transformers.utils import logging
 

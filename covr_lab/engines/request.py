@@ -134,7 +134,9 @@ class Rehearsal:
     Attributes:
         once: requests of a session that goes on after turn 0.
         turn: requests of each of its turns.
+        opening: requests of every session's turn 0.
     """
 
     once: tuple[Request, ...] = ()
     turn: tuple[Request, ...] = ()
+    opening: tuple[Request, ...] = ()

@@ -13,8 +13,9 @@ from covr_lab.engines.request import Call
 from covr_lab.gallery.gallery import Gallery
 from covr_lab.ranking.correct import displayed
 from covr_lab.ranking.memory import Lists
+from covr_lab.ranking.policies import RankPolicy, Tops
 from covr_lab.ranking.stages import Refined, Stage, Work, isolated, reason
-from covr_lab.types import Event, RankedList, Turn
+from covr_lab.types import Cap, Event, RankedList, Turn
 
 RETRIEVAL = "retrieval"  # the snapshot before the first stage
 
@@ -73,20 +74,23 @@ def refine(stages: Sequence[Stage], works: Sequence[Work], engines: Mapping[str,
     return staged
 
 
-def record(turn: Turn, staged: Staged, gallery: Gallery, retrieval: float) -> Turn:
+def record(turn: Turn, staged: Staged, gallery: Gallery, retrieval: float, policies: Sequence[RankPolicy] = ()) -> Turn:
     """``turn`` with what the stages made of it.
 
-    A stage may bring back to the top what the user rejected: the turn's caps act on the last order as they do on a
-    fused one (see :func:`covr_lab.ranking.correct.displayed`), and the event ``stage_guarded`` names that video.
+    A stage may bring back to the top what the user rejected or went on from: the turn's caps, and what the policies
+    plan for the order that the stages left, act on it as they do on a fused one (see
+    :func:`covr_lab.ranking.correct.displayed`), and the event ``stage_guarded`` names that video.
 
     Args:
         turn: as retrieval left it.
         staged: of its query.
         gallery: what rows stand for.
         retrieval: its share of the seconds before the stages.
+        policies: rank policies of the system.
     """
     ranking, events = staged.work.ranking, staged.events
-    guarded = displayed(ranking.rows, turn.caps)
+    caps = (*turn.caps, *_replanned(turn, staged, policies))
+    guarded = displayed(ranking.rows, caps)
     if not np.array_equal(guarded, ranking.rows):
         events = (*events, Event("stage_guarded", gallery.ids[ranking.rows[0]]))
         ranking = RankedList(guarded)
@@ -94,12 +98,24 @@ def record(turn: Turn, staged: Staged, gallery: Gallery, retrieval: float) -> Tu
     return replace(
         turn,
         result=ranking,
+        caps=caps,
         events=(*turn.events, *events),
         calls=(*turn.calls, *staged.calls),
         stages={**staged.stages, last: ranking},
         routing=staged.routing,
         stage_seconds={RETRIEVAL: retrieval, **staged.seconds},
     )
+
+
+def _replanned(turn: Turn, staged: Staged, policies: Sequence[RankPolicy]) -> list[Cap]:
+    """Caps that only the order of the stages calls for; they act on that order alone."""
+    session, rows = staged.work.context.session, staged.work.ranking.rows
+    if turn.state is None or not session.turns or not len(rows) or int(rows[0]) != session.shown:
+        return []
+    known = {cap.row for cap in turn.caps}
+    plans = (policy.plan(session, turn.state.satisfaction, Tops(int(rows[0]))) for policy in policies)
+    fresh = {cap.row: cap for plan in plans for cap in plan if cap.row not in known}
+    return [replace(cap, scope="order", guard=False, fired=True) for cap in fresh.values()]
 
 
 def _kept(stage: Stage, work: Work, error: Exception) -> Refined:

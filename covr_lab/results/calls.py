@@ -9,7 +9,8 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from covr_lab.engines.request import Call
+from covr_lab.engines.request import Call, Media
+from covr_lab.video.samplers import Listed
 
 OUTCOMES: Final = ("valid", "repaired", "fallback")
 COUNTS: Final = ("calls", "tokens_in", "tokens_out")
@@ -70,16 +71,17 @@ def _prompt(call: Call) -> dict[str, Any]:
         "module": request.role,
         "attempt": request.attempt,
         "system": request.system,
-        "content": [
-            {"text": part, "video": None, "frames": None}
-            if isinstance(part, str)
-            else {"text": None, "video": part.video, "frames": part.frames}
-            for part in request.content
-        ],
+        "content": [{"text": part} if isinstance(part, str) else _shown(part) for part in request.content],
         "answer": call.response.text,
         "valid": call.valid,
         "error": call.response.error or None,
     }
+
+
+def _shown(media: Media) -> dict[str, Any]:
+    chosen = list(media.sampler.chosen) if isinstance(media.sampler, Listed) else None
+    look = {"side": media.side, "timestamps": media.timestamps}
+    return {"video": media.video, "frames": media.frames, "places": chosen, **look}
 
 
 def module_summary(table: pa.Table) -> dict[str, dict[str, int]]:

@@ -86,9 +86,14 @@ def _read_part(path: Path) -> pa.Table:
         raise ValueError(
             f"{path}: columns differ from schema {version} ({', '.join(odd)}): delete it and run eval again"
         )
-    known = {name: table[name] for name in table.column_names}
+    known = {name: _widened(table[name], SCHEMA.field(name).type) for name in table.column_names}
     nulls = {field.name: pa.nulls(len(table), field.type) for field in SCHEMA if field.name not in known}
     return pa.table({name: (known | nulls)[name] for name in SCHEMA.names}, schema=SCHEMA)
+
+
+def _widened(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray | pa.Array:
+    """A column as it is written today; fields that are newer are null."""
+    return column if column.type == kind else pa.array(column.to_pylist(), kind)
 
 
 def ordered(table: pa.Table) -> pa.Table:
@@ -128,14 +133,14 @@ class Grid:
         first = _first(ids)
         self.session_ids: tuple[str, ...] = tuple(ids[first])
         self._at = (np.cumsum(first) - 1, table["turn"].to_numpy())
-        stored = np.zeros((len(self.session_ids), turns + 1), dtype=np.bool_)
-        stored[self._at] = True
-        last = stored.sum(axis=1, keepdims=True) - 1
+        self.stored = np.zeros((len(self.session_ids), turns + 1), dtype=np.bool_)  # cells that have a row
+        self.stored[self._at] = True
+        last = self.stored.sum(axis=1, keepdims=True) - 1
         self._source = np.minimum(np.arange(turns + 1), last)  # turn that each cell is read from
 
     def fill(self, values: Any, dtype: Any, carry: bool = True) -> Any:
         """Values, one a row, as ``(S, T+1)``; with ``carry`` a session that ended early keeps its last one."""
-        cells = np.zeros(self._source.shape, dtype=dtype)
+        cells = np.zeros(self.stored.shape, dtype=dtype)
         cells[self._at] = np.asarray(values, dtype=dtype)
         return np.take_along_axis(cells, self._source, axis=1) if carry else cells
 

@@ -101,8 +101,8 @@ def _mean(values: Floats) -> float | None:
 def stage_outcomes(table: pa.Table, outcomes: Outcomes) -> dict[str, Outcomes]:
     """Outcomes as they were after retrieval and after each stage, in the order of the stages.
 
-    A turn at which a stage did not run has there what the turn ended with, and a session that ended early keeps its
-    last ranks: the last stage has the ranks of ``outcomes``.
+    Where a stage did not run, also after a session's end, the rank is that of ``outcomes``: nothing was won or lost.
+    The last stage has the ranks of ``outcomes`` everywhere.
 
     Args:
         table: rows as :func:`covr_lab.results.reader.read_rows` returns them.
@@ -112,7 +112,10 @@ def stage_outcomes(table: pa.Table, outcomes: Outcomes) -> dict[str, Outcomes]:
     rows = [dict(entry or ()) for entry in table["stage_target_rank"].to_pylist()]
     names = dict.fromkeys(name for row in rows for name in row)
     found = {name: [row.get(name, rank) for row, rank in zip(rows, final, strict=True)] for name in names}
-    return {name: replace(outcomes, ranks=grid.fill(ranks, np.int64)) for name, ranks in found.items()}
+    return {
+        name: replace(outcomes, ranks=np.where(grid.stored, grid.fill(ranks, np.int64), outcomes.ranks))
+        for name, ranks in found.items()
+    }
 
 
 def staged_turns(table: pa.Table) -> list[int]:

@@ -13,8 +13,22 @@ ADDED = {  # version -> its new columns; older rows have nulls there
 TOP = 100  # ids kept of the shown ranking
 
 _strings = pa.list_(pa.string())
-# A piece of a prompt: a text, or a video with the number of its frames.
-_part = pa.struct([("text", pa.string()), ("video", pa.string()), ("frames", pa.int32())])
+# A piece of a prompt: a text, or a video with the number of its frames, which ones, how large, with their times or not.
+_plain_part = [("text", pa.string()), ("video", pa.string()), ("frames", pa.int32())]
+_part = [
+    *_plain_part,
+    ("places", pa.list_(pa.int32())),  # native indices of chosen frames, null for uniform ones
+    ("side", pa.int32()),  # pixels that the longer side may have
+    ("timestamps", pa.bool_()),
+]
+
+
+def _prompts(part: list[tuple[str, pa.DataType]]) -> pa.DataType:
+    fields = [("module", pa.string()), ("attempt", pa.int32()), ("system", pa.string())]
+    fields += [("content", pa.list_(pa.struct(part)))]
+    return pa.list_(pa.struct([*fields, ("answer", pa.string()), ("valid", pa.bool_()), ("error", pa.string())]))
+
+
 SCHEMA = pa.schema(
     [
         ("session_id", pa.string()),
@@ -88,22 +102,7 @@ SCHEMA = pa.schema(
                 )
             ),
         ),
-        (
-            "prompts",  # every call as it was sent and answered
-            pa.list_(
-                pa.struct(
-                    [
-                        ("module", pa.string()),
-                        ("attempt", pa.int32()),
-                        ("system", pa.string()),
-                        ("content", pa.list_(_part)),
-                        ("answer", pa.string()),
-                        ("valid", pa.bool_()),
-                        ("error", pa.string()),
-                    ]
-                )
-            ),
-        ),
+        ("prompts", _prompts(_part)),  # every call as it was sent and answered
         ("stage_target_rank", pa.map_(pa.string(), pa.int64())),  # in the order of the stages, retrieval first
         ("routing", pa.map_(pa.string(), pa.float64())),  # what the gates of the stages decided
         ("stage_timing", pa.map_(pa.string(), pa.float64())),  # stage -> seconds, its share of the batch
@@ -114,6 +113,9 @@ SCHEMA = pa.schema(
 )
 
 
+CHANGED = {3: {"prompts": _prompts(_plain_part)}}  # version -> columns that got more with it, as they were before
+
+
 def schema_of(version: int) -> pa.Schema:
     """Columns of rows that ``version`` of this package's format wrote.
 
@@ -121,4 +123,5 @@ def schema_of(version: int) -> pa.Schema:
     (False, True)
     """
     later = {name for added, names in ADDED.items() if added > version for name in names}
-    return pa.schema([field for field in SCHEMA if field.name not in later])
+    before = {name: kind for at in sorted(CHANGED, reverse=True) if at > version for name, kind in CHANGED[at].items()}
+    return pa.schema([(field.name, before.get(field.name, field.type)) for field in SCHEMA if field.name not in later])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,12 +15,45 @@ if TYPE_CHECKING:
     from covr_lab.gallery.videos import VideoStore
 
 
-def calls_text(row: Mapping[str, Any], frames: Mapping[tuple[str, int], str]) -> str:
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A video as a prompt showed it.
+
+    Attributes:
+        video: id.
+        frames: how many.
+        places: native indices of the frames, ``None`` for uniform ones.
+        side: pixels that the longer side could have, ``None`` for any.
+        timestamps: whether each frame had its time in it.
+    """
+
+    video: str
+    frames: int
+    places: tuple[int, ...] | None = None
+    side: int | None = None
+    timestamps: bool = False
+
+    @classmethod
+    def of(cls, part: Mapping[str, Any]) -> Shown:
+        """What a stored piece of a prompt says."""
+        places = None if part["places"] is None else tuple(part["places"])
+        return cls(part["video"], part["frames"], places, part["side"], bool(part["timestamps"]))
+
+    @property
+    def stem(self) -> str:
+        """Name of its strip."""
+        name = hashlib.sha256(self.video.encode()).hexdigest()[:16]
+        if self == Shown(self.video, self.frames):
+            return f"{name}-{self.frames}"
+        return f"{name}-{self.frames}-{hashlib.sha256(repr(self).encode()).hexdigest()[:8]}"
+
+
+def calls_text(row: Mapping[str, Any], frames: Mapping[Shown, str]) -> str:
     """The calls of one row in the order of asking.
 
     Args:
         row: of :data:`~covr_lab.results.schema.SCHEMA`.
-        frames: (video, number of frames) -> where its pictures lie, or why there are none.
+        frames: what was shown -> where its pictures lie, or why there are none.
     """
     blocks = [f"session {row['session_id']}, turn {row['turn']}: {len(row['prompts'] or ())} calls"]
     for call in row["prompts"] or ():
@@ -32,42 +66,41 @@ def calls_text(row: Mapping[str, Any], frames: Mapping[tuple[str, int], str]) ->
     return "\n\n".join(blocks)
 
 
-def _part(part: Mapping[str, Any], frames: Mapping[tuple[str, int], str]) -> str:
+def _part(part: Mapping[str, Any], frames: Mapping[Shown, str]) -> str:
     if part["video"] is None:
         return str(part["text"])
-    return f"[{part['frames']} frames of {part['video']}: {frames[part['video'], part['frames']]}]"
+    return f"[{part['frames']} frames of {part['video']}: {frames[Shown.of(part)]}]"
 
 
-def wanted(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, int]]:
-    """Videos and numbers of frames that the prompts of ``rows`` show, each once."""
+def wanted(rows: Sequence[Mapping[str, Any]]) -> list[Shown]:
+    """What the prompts of ``rows`` show of videos, each once."""
     parts = [part for row in rows for call in row["prompts"] or () for part in call["content"]]
-    return list(dict.fromkeys((part["video"], part["frames"]) for part in parts if part["video"] is not None))
+    return list(dict.fromkeys(Shown.of(part) for part in parts if part["video"] is not None))
 
 
-def write_frames(
-    run_dir: Path, videos: VideoStore | None, shown: Sequence[tuple[str, int]]
-) -> dict[tuple[str, int], str]:
+def write_frames(run_dir: Path, videos: VideoStore | None, shown: Sequence[Shown]) -> dict[Shown, str]:
     """Store the frames that prompts showed as film strips in ``run_dir/frames``, read again from the media.
 
     Returns:
-        (video, number of frames) -> path of its strip and the times of its frames, or why it cannot be read.
+        What was shown -> path of its strip and the times of its frames, or why it cannot be read.
     """
-    from covr_lab.video import Uniform
+    from covr_lab.video.samplers import Listed, Uniform
 
     found = {}
-    for video, count in shown:
-        path = run_dir / "frames" / f"{hashlib.sha256(video.encode()).hexdigest()[:16]}-{count}.jpg"
+    for one in shown:
+        path = run_dir / "frames" / f"{one.stem}.jpg"
+        sampler = Uniform(one.frames) if one.places is None else Listed(one.places)
         try:
             if videos is None:
                 raise SessionError("the recipe names no videos")
-            clip = videos.clip(video, Uniform(count))
+            clip = videos.shown(one.video, sampler, side=one.side, timestamps=one.timestamps)
         except SessionError as error:
-            found[video, count] = str(error)
+            found[one] = str(error)
             continue
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(strip(clip.frames))
         times = "no clock" if clip.seconds is None else " ".join(f"{second:.2f}" for second in clip.seconds) + " s"
-        found[video, count] = f"{path}, {times}"
+        found[one] = f"{path}, {times}"
     return found
 
 

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from typing import Any
 from weakref import WeakValueDictionary
 
-from covr_lab.engines.network import COMMIT, Source, _quiet
+from covr_lab.engines.network import COMMIT, Source, quiet
 from covr_lab.types import Refused
 
 HEAD = "lm_head.weight"  # predicts words: no encoder needs it, and embedding checkpoints have it or lack it
@@ -59,7 +59,7 @@ def _load(source: Source) -> Backbone:
     # A weight of another shape is then told like one that is missing.
     told = {"output_loading_info": True, "ignore_mismatched_sizes": True}
     try:
-        with _quiet():
+        with quiet():
             read: Any = AutoProcessor
             processor = read.from_pretrained(folder)
             module, report = AutoModel.from_pretrained(

@@ -27,6 +27,7 @@ TABLES: dict[str, frozenset[str]] = {
     "modules": frozenset(),
     "stages": frozenset(),
     "routing": frozenset(),
+    "stage_cost": frozenset(),
 }
 FIGURES: dict[str, frozenset[str]] = {
     "curves": frozenset({"metrics"}),

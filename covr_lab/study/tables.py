@@ -9,7 +9,7 @@ from typing import Any
 from covr_lab.results import analysis
 from covr_lab.results.compare import Run
 from covr_lab.results.routing import RETRIEVAL
-from covr_lab.results.stage_tables import routing_table, stages_table
+from covr_lab.results.stage_tables import routing_table, stage_cost_table, stages_table
 from covr_lab.results.tables import ABSENT, DIGITS, Table, cost_table, module_tables, number
 from covr_lab.study.results import Results
 from covr_lab.study.spec import Item
@@ -153,4 +153,5 @@ MAKERS: dict[str, Callable[[Item, Results, Sequence[Run]], Table | None]] = {
     "modules": _alone(lambda runs: next(iter(module_tables(runs)), None)),
     "stages": _alone(stages_table),
     "routing": _alone(routing_table),
+    "stage_cost": _alone(stage_cost_table),
 }

@@ -169,6 +169,21 @@ def test_a_rejected_video_does_not_come_first_again(scope: str) -> None:
             assert turn.result.rank(rejected) == 1
 
 
+def test_a_stage_does_not_show_again_what_the_user_went_on_from() -> None:
+    """The policy did not plan for it, for retrieval alone would have shown another video."""
+    for session in play(build(Favourite(), policies=[RankCap(neutral=4)]), "said"):
+        opening, turn = session.turns
+        before = int(opening.result.rows[0])
+        assert turn.stages["retrieval"].rows[0] != before
+        assert turn.result.rank(before) == 4
+        assert [(cap.row, cap.position, cap.reason, cap.scope, cap.fired) for cap in turn.caps] == [
+            (before, 4, "stagnant", "order", True)
+        ]
+        assert lists(turn) == lists(
+            play(build(policies=[RankCap(neutral=4)]), "said")[QUERIES.index(session.query)].turns[1]
+        )
+
+
 def cascade() -> list[Stage]:
     return [GatedRerank(scorer=HashScorer(), describer=Says(), gap=2.0), VerifyCluster(verifier=Judge())]
 
@@ -205,7 +220,7 @@ def test_engines_and_fingerprints_of_stages_are_the_systems() -> None:
     }
     assert system.proxy is None
     rehearsal = system.rehearse(QUERIES[0])
-    assert [request.role for request in rehearsal.once] == ["describe", *["verify"] * 10]
+    assert [request.role for request in rehearsal.opening] == ["describe", *["verify"] * 10]
     assert [(request.role, request.turn) for request in rehearsal.turn] == [("describe", 1), *[("verify", 1)] * 10]
 
 

@@ -117,6 +117,9 @@ def test_rows_from_before_there_were_stages_are_read(tmp_path: Path) -> None:
     outcomes = densify(table, turns=1)
     assert (outcomes.ranks.tolist(), outcomes.fired.tolist()) == ([[3, 1]], [[False, True]])
     assert module_summary(table)["intent"]["tokens_in"] == 7
+    (call,) = table["prompts"].to_pylist()[1]
+    assert (call["answer"], call["content"][0]["text"]) == ("a blue boat", "make it blue")
+    assert call["content"][0]["places"] is None
     assert (routing_summary(table), stage_summary(table, outcomes, (1,)), stage_seconds(table)) == ({}, {}, {})
 
 

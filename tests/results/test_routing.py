@@ -160,8 +160,8 @@ def test_a_session_that_ended_or_failed_counts_after_every_stage() -> None:
     table = table_of(INTERACTIVE)
     outcomes = densify(table, turns=2)
     found = stage_outcomes(table, outcomes)
-    assert found["retrieval"].ranks.tolist() == [[7, 7, 7], [9, 6, 6], [3, 2, 2]]
-    assert found["reranking"].ranks.tolist() == [[1, 1, 1], [3, 2, 2], [3, 2, 2]]
+    assert found["retrieval"].ranks.tolist() == [[7, 1, 1], [9, 6, 1], [3, 2, 2]]
+    assert found["reranking"].ranks.tolist() == [[1, 1, 1], [3, 2, 1], [3, 2, 2]]
     assert found["verification"].ranks.tolist() == outcomes.ranks.tolist()
     summary = stage_summary(table, outcomes, (1,))
     assert summary["verification"]["R@1"] == pytest.approx([100 / 3, 200 / 3, None])

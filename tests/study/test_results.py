@@ -11,10 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from covr_lab.functional.bootstrap import paired_difference
 from covr_lab.results.resample import METRICS as RESAMPLED
+from covr_lab.results.schema import SCHEMA
 from covr_lab.results.tables import Table
 from covr_lab.study.checks import METRICS, PER_SESSION
 from covr_lab.study.export import to_csv, to_tex
@@ -261,6 +264,52 @@ def test_an_unlike_run_stays_out_and_the_difference_is_named(
     assert document["relations"][0]["verdict"] == "no numbers"
     assert document["missing"] == [{"system": "B", "condition": "default", "reason": reason}]
     assert "B · default" in report.page.read_text().split("<nav")[0]
+
+
+def staged(path: Path, before: Any) -> None:
+    """Lay stages over the stored turn 0 of a run: the target's rank was ``before`` when they got it."""
+    table = pq.ParquetFile(path / "turns" / "part-0.parquet").read()
+    rows = table.to_pylist(maps_as_pydicts="strict")
+    for row in (row for row in rows if row["turn"] == 0):
+        ranks = {"retrieval": int(before[int(row["session_id"][1:])]), "reranking": row["target_rank"]}
+        row |= {"stage_target_rank": ranks, "routing": {"seed": 5.0, "pool": 5.0}, "stage_timing": {"reranking": 0.1}}
+    pq.write_table(pa.Table.from_pylist(rows, schema=SCHEMA), path / "turns" / "part-0.parquet")
+
+
+@pytest.mark.parametrize("moved", [0, 2])
+def test_turn_0_is_compared_as_retrieval_gave_it(
+    moved: int, tmp_path: Path, make_run: RunMaker, make_study: StudyMaker, random_ranks: RandomRanks
+) -> None:
+    kinds = {"main": "turns", "stages": "stages", "routing": "routing", "spent": "stage_cost"}
+    tables = {name: {"title": name, "kind": kind, "systems": ["A", "B"]} for name, kind in kinds.items()}
+    study = make_study(tables=tables)
+    for run in study.plan():
+        ranks = random_ranks(1)
+        before = ranks[:, 0] + (np.arange(40) < moved)
+        if run.system == "B":
+            ranks[:, 0] = 1
+        make_run(tmp_path / run.folder, ranks)
+        if run.system == "B":
+            staged(tmp_path / run.folder, before)
+    report = write_study(study, study.plan(), tmp_path, {})
+    document = json.loads((tmp_path / "study.json").read_text())
+    names = {table["name"] for table in document["tables"]}
+    if moved:
+        assert "in 2 sessions" in next(iter(report.left_out.values()))
+        assert not names & {"stages", "routing", "spent"}
+        return
+    assert report.left_out == {}
+    main = next(table for table in document["tables"] if table["name"] == "main")
+    assert main["head"] == ["metric", "system", "turn 0", "turn 1", "turn 2", "turn 3"]
+    cells = {row[1]: row[2] for row in main["rows"] if row[0] == "R@1"}
+    assert cells == {"A": "0.0", "B": "100.0"}
+    opening = random_ranks(1)[:, 0]
+    assert records(document, "turn-0")[0]["R@5"] == pytest.approx(100 * (opening <= 5).mean())
+    gained = [one for one in records(document, "stages") if (one["stage"], one["metric"]) == ("reranking", "R@1")]
+    assert [(one["run"], one["gain"], one["low"], one["high"]) for one in gained] == [("B", 100.0, 100.0, 100.0)]
+    assert [one["run"] for one in records(document, "routing")] == ["B"]
+    (spent,) = records(document, "spent")
+    assert (spent["run"], spent["wall"], spent["reranking"]) == ("B", 0.25, pytest.approx(0.1))
 
 
 def test_conditions_are_compared_although_their_users_differ(
