@@ -80,7 +80,7 @@ def play(runs: Sequence[Played], out: Path, jobs: int = 1) -> Iterator[Result]:
 def _worker(workers: dict[Connection, BaseProcess], out: Path) -> Connection:
     context = get_context("spawn")  # a forked child would share locks and threads of torch
     ours, theirs = context.Pipe()
-    process = context.Process(target=_serve, args=(theirs, out), daemon=True)
+    process = context.Process(target=_serve, args=(theirs, out))  # no daemon: those may not start decoders
     process.start()
     theirs.close()
     workers[ours] = process

@@ -124,8 +124,9 @@ def _effects(item: Item, results: Results, runs: Sequence[Run]) -> Table | None:
 
 def _agreement(item: Item, results: Results, runs: Sequence[Run]) -> Table | None:
     first, second = item.conditions
-    pairs = [(results.get(system, first), results.get(system, second)) for system in item.systems]
-    both = [(a, b) for a, b in pairs if a is not None and b is not None]
+    pairs = [[(results.get(system, user), f"{system} · {user}") for user in (first, second)] for system in item.systems]
+    named = [[replace(run, name=name) for run, name in pair if run is not None] for pair in pairs]
+    both = [(pair[0], pair[1]) for pair in named if len(pair) == 2]
     return analysis.agreement_table(both) if both else None
 
 
