@@ -5,10 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
-from covr_lab.demo.world import Scene, World, make_world
+from covr_lab.demo.world import Scene, make_world
 from covr_lab.gallery.gallery import Gallery
 from covr_lab.scorers.attributes import Attributes, agreement, attributes, named
 from covr_lab.scorers.base import Pair, PairScorer
@@ -47,7 +46,6 @@ class OracleScorer(PairScorer):
         seed: of errors and scores.
         knows: ``edit``: wanted is what source and text say, as a perfect reader of both would know it. ``wish``: wanted
             is what the user of the session has in mind, also what no text has said; an upper bound that no system has.
-        families: of the world, as in the data.
         world_seed: of the world, as in the data (``data.seed``).
 
     Raises:
@@ -60,30 +58,20 @@ class OracleScorer(PairScorer):
         error: float = 0.1,
         seed: int = 0,
         knows: Literal["edit", "wish"] = "edit",
-        families: int = 150,
         world_seed: int = 0,
     ) -> None:
         super().__init__()
         if not 0 <= error <= 1:
             raise ValueError(f"error is a share from 0 to 1, not {error}")
         self.error, self.seed, self.knows = error, seed, knows
-        self.families, self.world_seed = families, world_seed
+        self.world_seed = world_seed
         self.by_session = knows == "wish"
         self.proxy = f"an oracle that reads the generator ({knows}) and errs on {100 * error:g} % of pairs"
-
-    @cached_property
-    def world(self) -> World:
-        """The world, made again."""
-        return make_world("test", families=self.families, seed=self.world_seed)
-
-    @cached_property
-    def _wishes(self) -> dict[str, Attributes]:
-        return {query.session_id: scene_attributes(self.world.clips[query.target_id]) for query in self.world.queries}
 
     @property
     def fingerprint(self) -> str:
         """sha256 of the settings."""
-        parts = [1, self.error, self.seed, self.knows, self.families, self.world_seed]
+        parts = [2, self.error, self.seed, self.knows, self.world_seed]
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
     def bind(self, gallery: Gallery, videos: VideoStore | None = None) -> None:
@@ -93,13 +81,16 @@ class OracleScorer(PairScorer):
             Refused: its ids are not those of the world, or most of its captions speak of another one.
         """
         super().bind(gallery, videos)
+        self.world = make_world("test", families=max(1, len(gallery) // 4), seed=self.world_seed)  # four clips each
+        targets = {query.session_id: query.target_id for query in self.world.queries}
+        self._wishes = {session: scene_attributes(self.world.clips[target]) for session, target in targets.items()}
         clips, told = self.world.clips, [(video, attributes(gallery.caption(video))) for video in gallery.ids]
         ours = gallery.ids == tuple(sorted(self.world.gallery))
         agreed = [agreement(said, scene_attributes(clips[video]), {}) for video, said in told if ours and said]
         if not ours or sum(agreed) < len(agreed) / 2:
             raise Refused(
-                f"OracleScorer: the gallery is not the demo world of families {self.families} and world_seed "
-                f"{self.world_seed}: set both as in the data"
+                f"OracleScorer: the gallery is not that of the demo world of world_seed {self.world_seed}: set it to "
+                "data.seed, and use it with covr_lab.data.DemoWorld alone"
             )
 
     def score(self, pairs: Sequence[Pair]) -> list[float]:

@@ -118,7 +118,7 @@ def scorer(name: str, **options: Any) -> dict[str, Any]:
 
 
 def oracle(error: float) -> dict[str, Any]:
-    return scorer("OracleScorer", error=error, knows="wish", families=FAMILIES)
+    return scorer("OracleScorer", error=error, knows="wish")
 
 
 def itm() -> dict[str, Any]:

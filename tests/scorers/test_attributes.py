@@ -126,7 +126,7 @@ def test_with_true_captions_the_clip_that_differs_in_the_edit_alone_comes_first(
 @pytest.mark.parametrize("error", [0.0, 0.1, 0.5])
 def test_the_oracle_errs_at_its_rate(knows: str, error: float) -> None:
     made = world()
-    scorer = bound(OracleScorer(error=error, knows=knows, families=40), told=False)  # type: ignore[arg-type]
+    scorer = bound(OracleScorer(error=error, knows=knows), told=False)  # type: ignore[arg-type]
     pairs, scores = all_pairs(made), list[float]()
     scores = scorer.score(pairs)
     targets = {query.session_id: scene_attributes(made.clips[query.target_id]) for query in made.queries}
@@ -141,20 +141,20 @@ def test_the_oracle_errs_at_its_rate(knows: str, error: float) -> None:
 
 
 def test_the_oracle_depends_on_the_pair_alone() -> None:
-    made, scorer = world(), bound(OracleScorer(families=40))
+    made, scorer = world(), bound(OracleScorer())
     pairs = all_pairs(made)[:2000]
     scores = scorer.score(pairs)
-    assert bound(OracleScorer(families=40)).score(pairs[::-1])[::-1] == scores
+    assert bound(OracleScorer()).score(pairs[::-1])[::-1] == scores
     assert [scorer.score([pair])[0] for pair in pairs[:50]] == scores[:50]
     assert scorer.score([replace(pair, session="another", turn=4) for pair in pairs]) == scores
-    assert bound(OracleScorer(families=40, seed=1)).score(pairs) != scores
+    assert bound(OracleScorer(seed=1)).score(pairs) != scores
 
 
 def test_the_oracle_of_the_edit_cannot_tell_targets_that_nothing_was_said_of() -> None:
     """Of each family, one query asks for the clip that differs in the edit alone, the other for one that strays."""
     made, found = world(), {}
     for knows in ("edit", "wish"):
-        scorer = bound(OracleScorer(error=0.0, knows=knows, families=40))  # type: ignore[arg-type]
+        scorer = bound(OracleScorer(error=0.0, knows=knows))  # type: ignore[arg-type]
         found[knows] = sum(
             scorer.score([Pair(q.reference_id, q.edit, q.target_id, q.session_id)])[0] >= 0.75 for q in made.queries
         )
@@ -162,18 +162,19 @@ def test_the_oracle_of_the_edit_cannot_tell_targets_that_nothing_was_said_of() -
 
 
 def test_the_oracle_is_labelled_and_knows_one_world() -> None:
-    edit, wish = OracleScorer(families=40), OracleScorer(families=40, knows="wish")
+    edit, wish = OracleScorer(), OracleScorer(knows="wish")
     assert edit.proxy == "an oracle that reads the generator (edit) and errs on 10 % of pairs"
     assert "wish" in str(wish.proxy)
     assert (edit.by_session, wish.by_session) == (False, True)
-    with pytest.raises(Refused, match="families 40 and world_seed 0"):
-        bound(edit, world(39))
-    with pytest.raises(Refused, match="set both as in the data"):
-        bound(OracleScorer(families=40, world_seed=1))  # the same ids, other scenes
-    bound(OracleScorer(families=40, world_seed=1), told=False)  # nothing tells them apart
+    with pytest.raises(Refused, match="not that of the demo world of world_seed 0"):
+        edit.bind(Gallery.of([*world().gallery[1:], "another"], {}))
+    with pytest.raises(Refused, match=r"set it to data\.seed"):
+        bound(OracleScorer(world_seed=1))  # the same ids, other scenes
+    edit, wish = bound(edit, world(39)), bound(wish)  # the size of the world is that of the gallery
+    bound(OracleScorer(world_seed=1), told=False)  # nothing tells them apart
     with pytest.raises(ValueError, match="error is a share"):
         OracleScorer(error=1.5)
-    assert len({edit.fingerprint, wish.fingerprint, OracleScorer(families=40, error=0.2).fingerprint}) == 3
+    assert len({edit.fingerprint, wish.fingerprint, OracleScorer(error=0.2).fingerprint}) == 3
     pair = Pair(None, "nicer", world().gallery[0], "a person at the keyboard")
     assert all(math.isnan(bound(scorer).score([pair])[0]) for scorer in (edit, wish))
 
