@@ -121,7 +121,7 @@ def shape(document: dict[str, Any], overlay: dict[str, Any]) -> frozenset[tuple[
 def fits(base: Path, overlay: Path) -> bool:
     """Whether an overlay has something to change in a recipe: a composed channel, a language model, its engine."""
     text = base.read_text()
-    if overlay.stem in ("anchor_reference", "history_dynamic_anchor"):
+    if overlay.stem in ("anchor_reference", "history_dynamic_anchor", "covr_only_model"):
         return "covr:" in text
     if overlay.stem.startswith("recency_"):
         return "TimeWeightedRRF" in text
