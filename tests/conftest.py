@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import string
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+# Peers that compile: that takes a minute, what tests ask of them some milliseconds. Numba reads it when it is imported.
+os.environ.setdefault("NUMBA_DISABLE_JIT", "1")
 
 
 @pytest.fixture(scope="session", autouse=True)

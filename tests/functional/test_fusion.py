@@ -1,10 +1,9 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 from itertools import combinations, pairwise
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -156,14 +155,8 @@ def test_equal_sums_of_unequal_parts_are_ties(lists: list[list[int]], weights: l
     assert order == sorted(exact.sums, key=lambda row: (-exact.sums[row], exact.ties[row]))
 
 
-@pytest.fixture(scope="module")
-def ranx() -> Iterator[ModuleType]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("NUMBA_DISABLE_JIT", "1")  # compiling takes a minute, the fusion some milliseconds
-        yield pytest.importorskip("ranx")
-
-
-def test_equals_ranx(ranx: ModuleType) -> None:
+def test_equals_ranx() -> None:
+    ranx = pytest.importorskip("ranx")
     rng = np.random.default_rng(1)
     sessions = [[rng.permutation(40)[: rng.integers(1, 25)].tolist() for _ in range(4)] for _ in range(8)]
     runs = [
