@@ -22,7 +22,7 @@ COMMANDS = [line for block in re.findall(r"```bash\n(.*?)```", README, re.DOTALL
 SMALL = "--data.families 3"  # a demo world of twelve gallery clips
 SHORTER = {
     "python tools/bench.py": "python tools/bench.py --rounds 1 --only rank-cap",
-    **{line: f"{line} {SMALL}" for line in COMMANDS if "/demo.yaml" in line or "_demo.yaml" in line},
+    **{line: f"{line} {SMALL}" for line in COMMANDS if re.search(r"/demo\.yaml|/covrage\.yaml|_demo\.yaml", line)},
 }
 
 
