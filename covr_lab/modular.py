@@ -21,7 +21,7 @@ from covr_lab.ranking.channels import Channel, opening_ask, retrieve
 from covr_lab.ranking.correct import Corrected, Found, correct
 from covr_lab.ranking.fusion import Fusion
 from covr_lab.ranking.policies import RankPolicy
-from covr_lab.ranking.refine import RETRIEVAL, record, refine
+from covr_lab.ranking.refine import record, refine
 from covr_lab.ranking.retrieve import rank_gallery
 from covr_lab.ranking.stages import Stage, Work
 from covr_lab.reasoning.base import Initialiser, IntentReasoner, Questioner, Reasoner, Reflector, Thought, think
@@ -30,6 +30,7 @@ from covr_lab.retrievers.base import Ask, Retriever
 from covr_lab.retrievers.video import VideoEncoder
 from covr_lab.system import System
 from covr_lab.types import (
+    RETRIEVAL,
     Context,
     Event,
     Feedback,

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 Action = Literal["modify", "rewrite", "answer", "free", "stop"]
 Source = Literal["simulated", "human", "scripted"]
 Satisfaction = Literal["positive", "neutral", "negative"]
+RETRIEVAL = "retrieval"  # in the records of refining stages: the order before the first of them
+SCORING = "scoring"  # beside their wall times: what pair scorers were busy for
 Rows = npt.NDArray[np.int32]
 Scores = npt.NDArray[np.float32]
 
@@ -175,7 +177,7 @@ class Turn:
         calls: every request to an engine that the turn took, those of its question and its simulated user included.
         stages: order before the first refining stage ("retrieval") and after each stage; empty where none ran.
         routing: which way the stages took, as numbers (flags are 0 and 1).
-        stage_seconds: wall time of retrieval and of each stage, its share of the batch.
+        stage_seconds: wall time of retrieval and of each stage, its share of the batch; and the time of pair scoring.
         seconds: wall time, its share of the batch.
         error: why the turn failed; the ranking is then that of the turn before (empty at turn 0).
     """

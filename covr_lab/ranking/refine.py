@@ -15,9 +15,7 @@ from covr_lab.ranking.correct import displayed
 from covr_lab.ranking.memory import Lists
 from covr_lab.ranking.policies import RankPolicy, Tops
 from covr_lab.ranking.stages import Refined, Stage, Work, isolated, reason
-from covr_lab.types import Cap, Event, RankedList, Turn
-
-RETRIEVAL = "retrieval"  # the snapshot before the first stage
+from covr_lab.types import RETRIEVAL, SCORING, Cap, Event, RankedList, Turn
 
 
 @dataclass(slots=True)
@@ -45,6 +43,8 @@ class Staged:
         failed = self.work.failed or bool(found.routing.get("failed"))
         self.work = replace(self.work, ranking=found.ranking, scored=found.scored, failed=failed)
         self.stages[stage.name], self.seconds[stage.name] = found.ranking, seconds
+        if found.busy:
+            self.seconds[SCORING] = self.seconds.get(SCORING, 0.0) + found.busy
         self.routing |= {**found.routing, "failed": float(failed)}
         self.events, self.calls = (*self.events, *found.events), (*self.calls, *found.calls)
 

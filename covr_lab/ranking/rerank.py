@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -46,6 +47,7 @@ class Route:
     failure: str = ""
     events: list[Event] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)
+    busy: float = 0.0
 
     @property
     def rows(self) -> list[int]:
@@ -195,22 +197,27 @@ class GatedRerank(Stage):
         """Score what the pools lack, in one call; a query that misses a score fails, the others do not."""
         lacking = [(route, route.missing) for route in routes if route.missing]
         found = isolated(self._ask, [[self._pair(route, row) for row in rows] for route, rows in lacking])
-        for (route, rows), scores in zip(lacking, found, strict=True):
-            if isinstance(scores, Exception):
-                route.failure = reason(scores)
+        for (route, rows), answer in zip(lacking, found, strict=True):
+            if isinstance(answer, Exception):
+                route.failure = reason(answer)
                 continue
+            scores, seconds = answer
+            route.busy += seconds
             route.scores |= {(route.text, row): score for row, score in zip(rows, scores, strict=True)}
             broken = [self.gallery.ids[row] for row, s in zip(rows, scores, strict=True) if not math.isfinite(s)]
             if broken:
                 route.failure = f"no score for '{broken[0]}' ({len(broken)} of {len(rows)} pairs)"
 
-    def _ask(self, asked: Sequence[list[Pair]]) -> list[list[float]]:
+    def _ask(self, asked: Sequence[list[Pair]]) -> list[tuple[list[float], float]]:
+        """Scores of each query's pairs, and its share of the seconds that they took."""
         pairs = [pair for each in asked for pair in each]
+        start, before = time.perf_counter(), self.scorer.busy
         scores = self.scorer.score(pairs)
+        spent = time.perf_counter() - start if before is None else (self.scorer.busy or 0.0) - before
         if len(scores) != len(pairs):
             raise ValueError(f"{type(self.scorer).__name__} gave {len(scores)} scores for {len(pairs)} pairs")
         left = iter(scores)
-        return [[float(next(left)) for _ in each] for each in asked]
+        return [([float(next(left)) for _ in each], spent * len(each) / len(pairs)) for each in asked]
 
     def _pair(self, route: Route, row: int) -> Pair:
         work, session = route.work, route.work.context.session
@@ -242,7 +249,7 @@ class GatedRerank(Stage):
             scored = RankedList(np.array(rows, np.int32), np.array(scores, np.float32))
             ranking = RankedList(complete(scored.rows, ranking.rows))
         numbers = {key: float(value) for key, value in routing.items()}
-        return Refined(ranking, scored, (*route.events, *failed), tuple(route.calls), numbers)
+        return Refined(ranking, scored, (*route.events, *failed), tuple(route.calls), numbers, route.busy)
 
 
 def _best_two(ranking: RankedList) -> tuple[float | None, float | None]:

@@ -53,6 +53,7 @@ class Refined:
         events: fallbacks and failures.
         calls: requests to engines.
         routing: numbers of the routing report; flags are 0 and 1.
+        busy: seconds of scoring, of requests in flight at once each its own.
     """
 
     ranking: RankedList
@@ -60,6 +61,7 @@ class Refined:
     events: tuple[Event, ...] = ()
     calls: tuple[Call, ...] = ()
     routing: Mapping[str, float] = field(default_factory=dict)
+    busy: float = 0.0
 
 
 class Stage(Frozen, ABC):

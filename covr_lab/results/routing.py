@@ -16,8 +16,8 @@ import pyarrow as pa
 from covr_lab.functional import metrics
 from covr_lab.results.calls import USER
 from covr_lab.results.reader import Grid, Outcomes
+from covr_lab.types import SCORING
 
-RETRIEVAL: Final = "retrieval"  # the order that the first stage was given
 VERIFICATION: Final = "verification"
 KEYS: Final = (
     *("gap_skip", "seed", "pages", "pool", "expanded", "early_description", "late_description", "pairs_scored"),
@@ -150,7 +150,7 @@ def stage_summary(table: pa.Table, outcomes: Outcomes, recalls: Sequence[int]) -
 
 
 def stage_seconds(table: pa.Table) -> dict[str, float]:
-    """Seconds a query: of the whole turn (``wall``), of each stage, and of the system's engine calls (``busy``).
+    """Seconds a query: of the whole turn (``wall``), of each stage, and of engine calls and pair scoring (``busy``).
 
     Shares of a batch are wall time. Calls are in flight at once, so that the sum of their times can be above it.
     Empty for a run without stages.
@@ -158,8 +158,10 @@ def stage_seconds(table: pa.Table) -> dict[str, float]:
     rows = staged_rows(table)
     if not rows:
         return {}
-    names = dict.fromkeys(name for row in rows for name in row["stage_timing"])
+    names = dict.fromkeys(name for row in rows for name in row["stage_timing"] if name != SCORING)
     calls = [call for row in rows for call in row["module_timing"] or () if not call["module"].startswith(USER)]
     spent = {name: sum(row["stage_timing"].get(name, 0.0) for row in rows) for name in names}
-    total = {"wall": sum(row["seconds"] for row in rows), **spent, "busy": sum(call["seconds"] for call in calls)}
+    scoring = sum(row["stage_timing"].get(SCORING, 0.0) for row in rows)
+    busy = scoring + sum(call["seconds"] for call in calls)
+    total = {"wall": sum(row["seconds"] for row in rows), **spent, "busy": busy}
     return {name: seconds / len(rows) for name, seconds in total.items()}

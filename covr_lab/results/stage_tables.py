@@ -113,7 +113,7 @@ def stage_cost_table(runs: Sequence[Run]) -> Table:
         records.append({"run": run.name, **{key: found[key] for key in COUNTS}, **seconds})
     note = (
         "a query, all turns; pairs: scored by the reranking stage; wall: the whole turn, its share of the batch; busy: "
-        "the system's engine calls, which overlap"
+        "the system's engine calls and pair scoring, which overlap"
     )
     head = ("run", *COUNTS, *(f"{name} s" for name in names))
     return Table("Cost of the stages", note, head, tuple(rows), 1, tuple(records))

@@ -39,11 +39,14 @@ class PairScorer(Frozen, ABC):
     Attributes:
         proxy: what the scores stand for when no video was seen, ``None`` for a scorer that sees videos.
         by_session: whether a score also depends on the session that asks.
+        busy: seconds that its requests have taken so far, where several are in flight at once; ``None`` where scoring
+            takes what the call takes.
         gallery: captions and ids, known after :meth:`bind`.
     """
 
     proxy: str | None = None
     by_session: bool = False
+    busy: float | None = None
     gallery: Gallery
 
     @property

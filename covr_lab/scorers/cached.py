@@ -34,7 +34,7 @@ class CachedScorer(PairScorer):
     def __init__(self, *, scorer: PairScorer, enabled: bool = True) -> None:
         super().__init__()
         self.scorer, self.enabled = scorer, enabled
-        self.proxy, self.by_session = scorer.proxy, scorer.by_session
+        self.proxy, self.by_session, self.busy = scorer.proxy, scorer.by_session, scorer.busy
         self._store: VectorCache | None = None
         self._read = dict[str, str]()
 
@@ -62,18 +62,23 @@ class CachedScorer(PairScorer):
     def score(self, pairs: Sequence[Pair]) -> list[float]:
         """Look every pair up; hand those on that are not kept, each once."""
         if not self.enabled:
-            return self.scorer.score(pairs)
+            return self._asked(pairs)
         store, keys = self._open(), [self._address(pair) for pair in pairs]
         kept = {key: float(row[0]) for key, row in store.get([key for key in keys if key]).items()}
         kept = {key: score for key, score in kept.items() if _sound(score)}
         first = dict[str, int]()
         places = [at if key is None else first.setdefault(key, at) for at, key in enumerate(keys)]
         asked = [at for at, key in enumerate(keys) if places[at] == at and key not in kept]
-        scores = self.scorer.score([pairs[at] for at in asked]) if asked else []
+        scores = self._asked([pairs[at] for at in asked]) if asked else []
         fresh = {at: float(np.float32(score)) for at, score in zip(asked, scores, strict=True)}
         sound = {key: score for at, score in fresh.items() if (key := keys[at]) and _sound(score)}
         store.put({key: np.array([score], np.float32) for key, score in sound.items()})
         return [fresh[place] if place in fresh else kept[str(keys[place])] for place in places]
+
+    def _asked(self, pairs: Sequence[Pair]) -> list[float]:
+        scores = self.scorer.score(pairs)
+        self.busy = self.scorer.busy
+        return scores
 
     def _address(self, pair: Pair) -> str | None:
         """sha256 of all that a score depends on but for the scorer; ``None`` if a video has no place."""

@@ -155,7 +155,7 @@ class RerankEndpoint(SeeingScorer):
         super().__init__(view=view)
         if documents < 1:
             raise ValueError(f"documents must be 1 or more, not {documents}")
-        self.documents = documents
+        self.documents, self.busy = documents, 0.0
         settings = {"model": model, "base_url": base_url, "api_key_env": api_key_env, "concurrency": concurrency}
         settings |= {"timeout": timeout, "retries": retries, "max_side": None}
         self.client = RerankClient(instruction=instruction, settings=settings)
@@ -193,6 +193,7 @@ class RerankEndpoint(SeeingScorer):
         ]
         requests = [self._comparison(pairs[places[0]], [known[place] for place in places]) for places in groups]
         for places, response in zip(groups, self.client.generate(requests), strict=True):
+            self.busy = (self.busy or 0.0) + response.seconds
             if response.error:
                 _log.warning("session %s: %d pairs were not scored: %s", *_of(pairs, places), response.error)
                 continue

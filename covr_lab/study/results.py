@@ -14,8 +14,9 @@ import pyarrow.compute as pc
 
 from covr_lab.results.compare import Run, contexts, load_runs
 from covr_lab.results.resample import Resamples
-from covr_lab.results.routing import RETRIEVAL, stage_outcomes
+from covr_lab.results.routing import stage_outcomes
 from covr_lab.study.spec import Item, Played, Study
+from covr_lab.types import RETRIEVAL
 
 HEAVY = ["top_ids", "top_scores", "channel_top_ids", "channel_target_rank", "prompts"]  # columns that no table reads
 

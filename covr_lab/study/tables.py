@@ -8,11 +8,11 @@ from typing import Any
 
 from covr_lab.results import analysis
 from covr_lab.results.compare import Run
-from covr_lab.results.routing import RETRIEVAL
 from covr_lab.results.stage_tables import routing_table, stage_cost_table, stages_table
 from covr_lab.results.tables import ABSENT, DIGITS, Table, cost_table, module_tables, number
 from covr_lab.study.results import Results
 from covr_lab.study.spec import Item
+from covr_lab.types import RETRIEVAL
 
 RECALLS = ("R@1", "R@5", "R@10", "R@50")
 MATRIX = ("T1 R@1", "last R@1", "gain from T0", "last BRI")

@@ -16,6 +16,7 @@ from covr_lab.ranking.channels import Channel
 from covr_lab.ranking.stages import Refined, Stage, Work
 from covr_lab.reasoning import IgnoreFeedback
 from covr_lab.reasoning.base import IntentReasoner, Questioner, Reflector
+from covr_lab.scorers.base import Pair
 from covr_lab.types import Context, Event, Feedback, Intent, Query, RankedList, Reflection, Session
 from tests.ranking.test_fold import IDS, Dice
 from tests.ranking.toy import HashScorer, Judge, Model, Says
@@ -182,6 +183,24 @@ def test_a_stage_does_not_show_again_what_the_user_went_on_from() -> None:
         assert lists(turn) == lists(
             play(build(policies=[RankCap(neutral=4)]), "said")[QUERIES.index(session.query)].turns[1]
         )
+
+
+class Remote(HashScorer):
+    """Each call keeps four requests in flight, of a second each."""
+
+    busy = 0.0
+
+    def score(self, pairs: Sequence[Pair]) -> list[float]:
+        self.busy += 4.0
+        return super().score(pairs)
+
+
+def test_the_seconds_of_scoring_are_shared_out_over_the_queries() -> None:
+    scorer = Remote()
+    turns = [session.turns[0] for session in play(build(GatedRerank(scorer=scorer, gap=2.0)))]
+    assert sum(turn.stage_seconds["scoring"] for turn in turns) == pytest.approx(scorer.busy)
+    assert scorer.busy >= 4
+    assert all(turn.stage_seconds["reranking"] < 4 for turn in turns)
 
 
 def cascade() -> list[Stage]:

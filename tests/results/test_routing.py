@@ -49,7 +49,7 @@ def staged(session: str, ranks: tuple[int, ...], turn: int = 0, **routing: float
         "tokens_out": 0,
         "stage_target_rank": dict(zip(NAMES, ranks, strict=True)),
         "routing": base | routing,
-        "stage_timing": {"reranking": 0.25, "verification": 0.5},
+        "stage_timing": {"reranking": 0.25, "verification": 0.5, "scoring": 0.75},
         "module_timing": [
             {"module": "verify", "seconds": 2.0, "retries": 0, "cached": 0},
             {"module": "user", "seconds": 9.0, "retries": 0, "cached": 0},
@@ -144,7 +144,7 @@ def test_stages_by_hand() -> None:
 
 
 def test_wall_and_busy_seconds_are_a_query() -> None:
-    assert stage_seconds(table_of(HAND)) == {"wall": 1.0, "reranking": 0.25, "verification": 0.5, "busy": 2.0}
+    assert stage_seconds(table_of(HAND)) == {"wall": 1.0, "reranking": 0.25, "verification": 0.5, "busy": 2.75}
 
 
 INTERACTIVE = [
