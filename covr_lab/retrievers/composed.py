@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 import torch
@@ -11,6 +10,7 @@ from torch import Tensor
 
 from covr_lab.functional.pooling import pool_query
 from covr_lab.gallery.gallery import Gallery
+from covr_lab.retrievers.blip.encoder import BlipEncoder
 from covr_lab.retrievers.blip.model import Blip
 from covr_lab.retrievers.video import Part, VideoRetriever
 from covr_lab.types import Refused
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from covr_lab.video import Clip
 
 
-class BlipRetriever(VideoRetriever):
+class BlipRetriever(BlipEncoder, VideoRetriever):
     """Retrieval by BLIP as CoVR does it (Ventura et al., AAAI 2024; dossier, section 7).
 
     A gallery video is the mean of its frames' image embeddings. A description is the text encoder's projected [CLS]. A
@@ -53,25 +53,6 @@ class BlipRetriever(VideoRetriever):
             "gallery": Part("gallery", Uniform(frames)),
             "anchors": Part("all", Middle() if cells == 1 else Uniform(cells)),
         }
-
-    def load(self) -> None:
-        """Load BLIP."""
-        self.blip.load()
-
-    @property
-    def fingerprint(self) -> str:
-        """That of BLIP: pooling happens after the artifacts are read."""
-        return self.blip.fingerprint
-
-    @property
-    def row_fingerprint(self) -> str:
-        """That of BLIP's images: limits of texts change no row."""
-        return self.blip.image_fingerprint
-
-    def prepare(self, name: str, clip: Clip) -> Clip:
-        """Frames at the size that BLIP reads, so that less is sent between processes."""
-        del name
-        return replace(clip, frames=self.blip.resized(clip.frames))
 
     def encode_part(self, name: str, clips: Sequence[Clip]) -> list[Tensor]:
         """``gallery``: embeddings ``(F, D)`` of the images; ``anchors``: visual tokens ``(T, W)`` of the one image."""

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from covr_lab.gallery.gallery import Gallery
+from covr_lab.retrievers.blip.encoder import BlipEncoder
 from covr_lab.retrievers.blip.model import Blip
-from covr_lab.retrievers.video import Part, VideoEncoder
+from covr_lab.retrievers.video import Part
 from covr_lab.scorers.base import Pair, PairScorer
 from covr_lab.types import Refused
 from covr_lab.video.samplers import Middle, Uniform
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 PART = "anchors"  # the name that BlipRetriever gives to tokens of one image: at one image both read one artifact
 
 
-class ITMScorer(VideoEncoder, PairScorer):
+class ITMScorer(BlipEncoder, PairScorer):
     """Probability of BLIP's matching head that the text says what the candidate shows (dossier, section 3.2).
 
     The head reads a text over the visual tokens of one video, so the source of a pair plays no part: a description of
@@ -52,24 +52,9 @@ class ITMScorer(VideoEncoder, PairScorer):
         Raises:
             Refused: its checkpoint has no matching head.
         """
-        self.blip.load()
+        super().load()
         if not self.blip.can_match:
             raise Refused(f"model '{self.blip.model}' has no matching head (itm_head): name a checkpoint that has one")
-
-    @property
-    def fingerprint(self) -> str:
-        """That of BLIP; which frames are read is told by :meth:`reads`."""
-        return self.blip.fingerprint
-
-    @property
-    def row_fingerprint(self) -> str:
-        """That of BLIP's images: limits of texts change no row."""
-        return self.blip.image_fingerprint
-
-    def prepare(self, name: str, clip: Clip) -> Clip:
-        """Frames at the size that BLIP reads, so that less is sent between processes."""
-        del name
-        return replace(clip, frames=self.blip.resized(clip.frames))
 
     def encode_part(self, name: str, clips: Sequence[Clip]) -> list[Tensor]:
         """Visual tokens ``(images * T, W)`` of each clip."""
