@@ -10,8 +10,12 @@ from typing import Any
 import pytest
 import yaml
 
+from covr_lab.engines import HFEngine
 from covr_lab.evaluate import Outcome, evaluate
 from covr_lab.results.reader import read_rows
+from covr_lab.results.schema import TIMING
+from covr_lab.retrievers import QwenVLEmbedder
+from covr_lab.scorers import QwenReranker
 from covr_lab.scorers.qwen import INSTRUCTION, SYSTEM
 from tests.recipes.test_recipes import CASCADE
 from tests.recipes.test_video_recipes import MAKERS, PAIRS, Release
@@ -106,13 +110,36 @@ def test_a_cascade_runs(data_set: str, run: Callable[..., Outcome], releases: di
         assert set(row["top_ids"]) <= set(releases[data_set].ids) - {row["reference"]}
         assert row["routing"]["failed"] == 0
         assert row["routing"]["gap_skip"] or row["routing"]["pairs_scored"] >= min(3, row["n_gallery"] - 1)
-        assert set(row["stage_timing"]) == {*STAGES, "scoring"}
+        assert set(row["stage_timing"]) == {*STAGES, *(["scoring"] if row["routing"]["pairs_scored"] else [])}
     metrics = json.loads((outcome.folder / "metrics.json").read_text())
     assert metrics["stages"]["verification"]["R@1"] == metrics["per_turn"]["R@1"]
     assert metrics["routing"]["all"]["queries"] == len(PAIRS)
     assert metrics["proxy"] is None
     models = json.loads((outcome.folder / "run.json").read_text())["models"]
     assert {"retrievers.qwen", "retrievers.qwen.gallery", "stages.rerank.scorer"} <= models.keys()
+
+
+def test_a_second_run_asks_no_model(
+    run: Callable[..., Outcome], releases: dict[str, Release], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Vectors, selections, scores and answers are kept: the same rows without a forward pass."""
+    first = rows_of(run("webvid"))
+
+    def refuse(*args: object, **kwargs: object) -> None:
+        raise AssertionError("a model was asked")
+
+    for place in (QwenVLEmbedder, "embed"), (QwenReranker, "score"), (HFEngine, "generate"):
+        monkeypatch.setattr(*place, refuse)
+    recipes = [ROOT / "covrage_webvid.yaml", folder / "all.yaml"]
+    options = ["--trainer.accelerator", "cpu", *releases["webvid"].options]
+    second = evaluate(recipes, options, run_dir=folder / "again", build=True)
+    assert second is not None
+    assert [without(row) for row in rows_of(second)] == [without(row) for row in first]
+
+
+def without(row: Row) -> Row:
+    """``row`` without its times."""
+    return {name: value for name, value in row.items() if name not in TIMING}
 
 
 def described_at_once(row: Row) -> None:
