@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import nn
 
@@ -18,19 +17,20 @@ from covr_lab.engines.consult import ParseError
 from covr_lab.engines.request import Rehearsal
 from covr_lab.gallery.gallery import Gallery
 from covr_lab.ranking.channels import Channel, opening_ask, retrieve
-from covr_lab.ranking.correct import Corrected, Found, correct
+from covr_lab.ranking.correct import Found, correct
 from covr_lab.ranking.fusion import Fusion
 from covr_lab.ranking.policies import RankPolicy
+from covr_lab.ranking.record import turn_of
 from covr_lab.ranking.refine import record, refine
 from covr_lab.ranking.retrieve import rank_gallery
 from covr_lab.ranking.stages import Stage, Work
-from covr_lab.reasoning.base import Initialiser, IntentReasoner, Questioner, Reasoner, Reflector, Thought, think
+from covr_lab.reasoning.base import Initialiser, IntentReasoner, Questioner, Reasoner, Reflector, think
+from covr_lab.reasoning.context import context_of, with_caption_vectors
 from covr_lab.reasoning.turn import decide, snapshots
 from covr_lab.retrievers.base import Ask, Retriever
 from covr_lab.retrievers.video import VideoEncoder
 from covr_lab.system import System
 from covr_lab.types import (
-    RETRIEVAL,
     Context,
     Event,
     Feedback,
@@ -39,7 +39,6 @@ from covr_lab.types import (
     Question,
     RankedList,
     Reflection,
-    Rows,
     Session,
     SessionError,
     Turn,
@@ -47,9 +46,6 @@ from covr_lab.types import (
 
 if TYPE_CHECKING:
     from covr_lab.gallery.videos import VideoStore
-
-
-CANDIDATES = 5  # displayed videos whose captions a question may draw on
 
 
 class ModularSystem(System):
@@ -252,7 +248,7 @@ class ModularSystem(System):
         back = -1 if self.ask_from == "snapshot" else None
         contexts = [self._context(s, Session(s.query, s.turns[:back]).state) for s in sessions]
         if questioner.reads_captions:
-            contexts = self._with_vectors(contexts)
+            contexts = with_caption_vectors(contexts, self._retriever(self.opening))
         thoughts = think([(questioner, context) for context in contexts], self._engines())
         return [
             Question(thought.answer, thought.calls, questioner.events(context))
@@ -288,7 +284,7 @@ class ModularSystem(System):
             for question, intent in zip(questions, intents, strict=True)
         ]
         turns = [
-            _record(context, (state, intent, reflection), fused, events)
+            turn_of(context, (state, intent, reflection), fused, events)
             for context, state, intent, reflection, fused, events in zip(
                 contexts, states, intents, reflections, corrected, noted, strict=True
             )
@@ -336,34 +332,7 @@ class ModularSystem(System):
         return opening_ask(query, self.gallery, mask_source=self.mask_source)
 
     def _context(self, session: Session, state: Reflection | None) -> Context:
-        ids, turns = self.gallery.ids, session.turns
-        rows = turns[-1].result.rows[:CANDIDATES]
-        captions = tuple(self.gallery.caption(ids[row]) for row in rows)
-        return Context(
-            session,
-            state or Reflection(query=session.query.text),
-            reference_caption=self.gallery.caption(session.query.reference),
-            shown_caption=captions[0] if captions else "",
-            shown=ids[rows[0]] if len(rows) else None,
-            candidates=captions,
-            scores=_similarities(turns[-1], rows),
-            displayed=tuple(self.gallery.caption(ids[t.result.rows[0]]) if len(t.result.rows) else "" for t in turns),
-            videos=self.videos,
-        )
-
-    def _with_vectors(self, contexts: Sequence[Context]) -> list[Context]:
-        """With the vectors of the candidates' captions by the opening retriever; zeros where there is no caption."""
-        retriever, known = self._retriever(self.opening), dict[str, npt.NDArray[np.float32]]()
-        captions = list(dict.fromkeys(text for context in contexts for text in context.candidates if text))
-        if captions:
-            vectors = retriever.encode_queries(captions, [None] * len(captions)).float().cpu().numpy()
-            known = dict(zip(captions, vectors, strict=True))
-        nothing = np.zeros(len(retriever.features), np.float32)
-        found = [[known.get(text, nothing) for text in context.candidates] for context in contexts]
-        return [
-            replace(context, caption_vectors=np.reshape(rows, (-1, len(nothing))))
-            for context, rows in zip(contexts, found, strict=True)
-        ]
+        return context_of(session, state, self.gallery, self.videos)
 
     def _cuts(self, intent: Intent) -> list[Event]:
         sent = [_cut(self._retriever(channel.retriever), channel.text(intent)) for channel in self.channels.values()]
@@ -386,42 +355,6 @@ class ModularSystem(System):
         return cast("Mapping[str, Engine]", self.engines)
 
 
-def _similarities(turn: Turn, rows: Rows) -> tuple[float, ...]:
-    """Similarity of gallery ``rows`` to the turn's query; after turn 0, to that of the first channel that ran."""
-    before = turn.stages.get(RETRIEVAL, turn.result)  # stages leave an order without similarities
-    ranking = before if before.scores is not None else next(iter(turn.channels.values()), None)
-    if ranking is None or ranking.scores is None or not len(ranking.rows):
-        return (float("nan"),) * len(rows)
-    places = ranking.rows == rows[:, None]
-    return tuple(np.where(places.any(1), ranking.scores[places.argmax(1)], np.nan).tolist())
-
-
 def _cut(retriever: Retriever, text: str) -> tuple[Event, ...]:
     """An event if the encoder does not read ``text`` to its end."""
     return (Event("truncated", text),) if retriever.truncated([text])[0] else ()
-
-
-def _record(
-    context: Context,
-    thoughts: tuple[Thought[Reflection], Thought[Intent], Thought[Reflection]],
-    corrected: Corrected,
-    events: list[Event],
-) -> Turn:
-    """The turn as a value, from its thoughts (snapshot, intent, reflection) and what retrieval made of them."""
-    state, intent, reflection = thoughts
-    fell_back = {"initial": state.fell_back, "intent": intent.fell_back, "reflection": reflection.fell_back}
-    events += [Event("fallback", name) for name, fell in fell_back.items() if fell]
-    if context.session.state is None:
-        events.append(Event("initial_query", state.answer.query))
-    return Turn(
-        len(context.session.turns),
-        corrected.result,
-        question=context.question,
-        feedback=context.feedback,
-        intent=replace(intent.answer, parse_ok=not intent.fell_back),
-        state=replace(reflection.answer, parse_ok=not reflection.fell_back),
-        channels=corrected.lists,
-        caps=corrected.caps,
-        events=tuple(events),
-        calls=(*state.calls, *intent.calls, *reflection.calls),
-    )

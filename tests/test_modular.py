@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 from covr_lab.gallery.gallery import Gallery
-from covr_lab.modular import CANDIDATES, ModularSystem
+from covr_lab.modular import ModularSystem
 from covr_lab.ranking import Fusion, SimSum, SlerpFold, StaticRRF
 from covr_lab.ranking.channels import Channel
 from covr_lab.reasoning import NewestFeedback
 from covr_lab.reasoning.base import Questioner
+from covr_lab.reasoning.context import CANDIDATES
 from covr_lab.types import Context, Event, Feedback, Query, Question, Session
 from tests.ranking.test_fold import IDS, Dice
 
