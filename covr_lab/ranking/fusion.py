@@ -52,8 +52,6 @@ class TimeWeightedRRF(Fusion):
         channel_weights: one weight a channel, in the order of the system's channels; equal when empty.
     """
 
-    penalty: int | None = None  # rank whose share a row loses where a list lacks it
-
     def __init__(
         self,
         *,
@@ -73,6 +71,11 @@ class TimeWeightedRRF(Fusion):
         self.window, self.k, self.pool = window, k, pool
         self.ages = recency_weights(window, recency, gamma)
         self.channel_weights = tuple(channel_weights)
+
+    @property
+    def penalty(self) -> int | None:
+        """Rank whose share a row loses where a list lacks it; ``None`` for no loss."""
+        return None
 
     def forward(self, memory: Memory) -> npt.NDArray[np.int64]:
         """Fuse; see the base class."""
@@ -106,18 +109,10 @@ class PenaltyRRF(TimeWeightedRRF):
     channel that did not run at a turn takes nothing off.
     """
 
-    def __init__(
-        self,
-        *,
-        window: int = 5,
-        k: int = 60,
-        pool: int = 100,
-        recency: Recency = "linear",
-        gamma: float = 0.7,
-        channel_weights: Sequence[float] = (),
-    ) -> None:
-        super().__init__(window=window, k=k, pool=pool, recency=recency, gamma=gamma, channel_weights=channel_weights)
-        self.penalty = pool + 1
+    @property
+    def penalty(self) -> int:
+        """The rank behind the last one that a list has room for."""
+        return self.pool + 1
 
 
 class SimilarityFusion(Fusion):
