@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from covr_lab.results.compare_page import write_comparison
-from covr_lab.results.resample import Method
+if TYPE_CHECKING:
+    from covr_lab.results.resample import Method
 
 
 def main() -> None:
@@ -20,6 +21,8 @@ def main() -> None:
     parser.add_argument("--bca", action="store_true", help="bias-corrected and accelerated intervals, not percentile")
     parser.add_argument("--force", action="store_true", help="compare unfinished or unlike runs, under a warning")
     args = parser.parse_args()
+    from covr_lab.results.compare_page import write_comparison  # heavy: not for --help
+
     try:
         method: Method = "bca" if args.bca else "percentile"
         text, paths = write_comparison(args.a, args.b, args.out, turn=args.turn, method=method, force=args.force)

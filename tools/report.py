@@ -6,8 +6,6 @@ import argparse
 import sys
 from pathlib import Path
 
-from covr_lab.results.report import write_report
-
 
 def main() -> None:
     """Print the tables, then the absolute paths of what was written."""
@@ -17,6 +15,8 @@ def main() -> None:
     parser.add_argument("--baseline", metavar="NAME", help="run that differences are taken to (default: the first)")
     parser.add_argument("--force", action="store_true", help="compare unfinished or unlike runs, under a warning")
     args = parser.parse_args()
+    from covr_lab.results.report import write_report  # heavy: not for --help
+
     try:
         text, paths = write_report(args.runs, args.out, force=args.force, baseline=args.baseline)
     except (FileNotFoundError, ValueError) as error:

@@ -29,7 +29,6 @@ __all__ = [
     "recovery_table",
     "slice_table",
 ]
-LEVEL = 0.05  # of the tests, as the intervals are of 95 %
 
 
 def difference_table(

@@ -7,7 +7,7 @@ import logging
 import netrc
 import os
 import socket
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -33,13 +33,18 @@ def log_run(run_dir: Path, options: Wandb) -> None:
         run_dir: folder with ``run.json`` and ``metrics.json``.
         options: mode, project, group.
     """
+    attempt(_send, run_dir, options)
+
+
+def attempt(send: Callable[[Path, Wandb, bool], None], folder: Path, options: Wandb) -> None:
+    """Let ``send`` (folder, options, offline) log ``folder``, unless logging is off; its failure is a warning."""
     mode = reachable_mode(options.mode)
     if mode == "disabled":
         return
     try:
-        _send(run_dir, options, offline=mode == "offline")
-    except Exception as error:  # wandb raises many kinds, and none of them may cost a run
-        _log.warning("wandb: %s was not logged (%s); the results are in the folder", run_dir, error)
+        send(folder, options, mode == "offline")
+    except Exception as error:  # wandb raises many kinds, and none of them may cost results
+        _log.warning("wandb: %s was not logged to its end (%s); the results are in the folder", folder, error)
 
 
 def reachable_mode(mode: str) -> str:
@@ -110,7 +115,7 @@ def _named(prefix: str, values: Mapping[str, Any]) -> dict[str, Any]:
     return {f"{prefix}/{key}": value for key, value in values.items() if value is not None}
 
 
-def _send(run_dir: Path, options: Wandb, *, offline: bool) -> None:
+def _send(run_dir: Path, options: Wandb, offline: bool) -> None:
     run, config, points, summary = read_payload(run_dir)
     with experiment(run_dir, options, run["name"], config, offline=offline) as open_run:
         log_points(open_run, points, summary)

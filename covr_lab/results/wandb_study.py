@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,9 +13,8 @@ from covr_lab.recipe import Wandb
 from covr_lab.results.compare import Run, load_runs
 from covr_lab.results.examples import choose, dialogue
 from covr_lab.results.resample import Resamples
-from covr_lab.results.wandb_log import experiment, log_points, reachable_mode, read_payload
+from covr_lab.results.wandb_log import attempt, experiment, log_points, read_payload
 
-_log = logging.getLogger(__name__)
 DIFFERENCES: Final = ("R@1", "BRI")  # to the baseline, in the summary of every run
 MODES: Final = "tables/failure-modes"
 EXAMPLES: Final = "tables/example-dialogues"
@@ -41,16 +39,10 @@ def log_study(out: Path, options: Wandb) -> None:
         out: folder with ``study.json`` and ``runs/``.
         options: mode, project, group (default: the name of the study).
     """
-    mode = reachable_mode(options.mode)
-    if mode == "disabled":
-        return
-    try:
-        _send(out, options, offline=mode == "offline")
-    except Exception as error:  # wandb raises many kinds, and none of them may cost a study
-        _log.warning("wandb: study %s was not logged to its end (%s); the results are in the folder", out, error)
+    attempt(_send, out, options)
 
 
-def _send(out: Path, options: Wandb, *, offline: bool) -> None:
+def _send(out: Path, options: Wandb, offline: bool) -> None:
     study = read_study(out)
     options = replace(options, group=options.group or study["name"])
     entries, baseline = study["runs"], study["spec"].get("baseline")
