@@ -123,8 +123,7 @@ class SessionRunner(LightningModule):
             return list(turns.values())
         shown = [sessions[index] for index in talking]
         questions = self.system.ask(shown)
-        texts = [None if question is None else question.text for question in questions]
-        said = self.simulator.respond(shown, [targets[index] for index in talking], texts)
+        said = self.simulator.converse(shown, [targets[index] for index in talking], questions)
         for index, question, words in zip(talking, questions, said, strict=True):
             calls = (*(question.calls if question else ()), *words.calls)
             asides[index][len(sessions[index].turns)] = Aside(calls, words.clean)

@@ -17,12 +17,15 @@ import numpy.typing as npt
 if TYPE_CHECKING:
     from covr_lab.engines.request import Call
     from covr_lab.gallery.videos import VideoStore
+    from covr_lab.reasoning.interview import Interview
 
 Action = Literal["modify", "rewrite", "answer", "free", "stop"]
 Source = Literal["simulated", "human", "scripted"]
 Satisfaction = Literal["positive", "neutral", "negative"]
 RETRIEVAL = "retrieval"  # in the records of refining stages: the order before the first of them
 SCORING = "scoring"  # beside their wall times: what pair scorers were busy for
+Part = Literal["whole", "first half", "second half"]
+Outcome = Literal["first", "second", "tie", "unparseable"]
 Rows = npt.NDArray[np.int32]
 Scores = npt.NDArray[np.float32]
 
@@ -37,20 +40,59 @@ class Query:
         text: the edit (modification text), as released.
         mask_reference: whether the reference may be removed from the ranking. The data module says ``False`` for the
             rows whose reference is also their target, so that self-masking never hides a target.
+        within: ids of the videos that this query searches, ``None`` for the whole gallery (EgoCVR's local galleries).
     """
 
     session_id: str
     reference: str | None
     text: str
     mask_reference: bool = True
+    within: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The answer of one session. Never reaches a system."""
+    """The answer of one session. Never reaches a system.
+
+    Attributes:
+        session_id: whose answer it is.
+        video: id of the target.
+        others: further targets; whichever is ranked first counts ("any relevant").
+        subset: ids among which the target is ranked once more (CIRR's subset recall), empty for no such rank.
+    """
 
     session_id: str
     video: str
+    others: tuple[str, ...] = ()
+    subset: tuple[str, ...] = ()
+
+    @property
+    def videos(self) -> tuple[str, ...]:
+        """All targets."""
+        return (self.video, *self.others)
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """One question of a round (IVR; dossier, section 3.4).
+
+    Attributes:
+        text: the question.
+        part: the part of the wanted video that it is about.
+        slot: which blank of a statement its answer fills ("doing", "colour", ...), "" for a question of its own.
+    """
+
+    text: str
+    part: Part = "whole"
+    slot: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """A question of a round and what the user answered."""
+
+    probe: Probe
+    answer: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +100,9 @@ class Feedback:
     """What the user said about the shown video.
 
     A system reads ``text``; ``action`` is for the record and for the action-derived signal of the rank-cap transplant
-    (a person types text, not a label). Out of the system's sight stay ``calls``, what a simulated user asked an engine
-    for it, and ``clean``, what it would have said without a degradation.
+    (a person types text, not a label). ``exchanges`` are the questions of a round with their answers, where there was
+    more than one; ``text`` then holds the answers side by side. Out of the system's sight stay ``calls``, what a
+    simulated user asked an engine for it, and ``clean``, what it would have said without a degradation.
     """
 
     action: Action
@@ -67,15 +110,20 @@ class Feedback:
     source: Source = "simulated"
     calls: tuple[Call, ...] = ()
     clean: str | None = None
+    exchanges: tuple[Exchange, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What a system asks before the feedback, the calls that it took, and what led to it (``events``)."""
+    """What a system asks before the feedback, the calls that it took, and what led to it (``events``).
+
+    A round of several questions has an ``interview``, and ``text`` is its first one.
+    """
 
     text: str
     calls: tuple[Call, ...] = ()
     events: tuple[Event, ...] = ()
+    interview: Interview | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +209,27 @@ class Event:
     detail: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """One judgement between two candidates (X-CoT; dossier, section 4).
+
+    Attributes:
+        first: gallery row of the candidate that was shown first, the one that stood higher.
+        second: gallery row of the other one.
+        outcome: who fits the query better, as the judge said.
+        probability: that the first one does: 1, 0.5 or 0 for a hard judgement.
+        reason: why, in one line; "" where the judge gave none.
+        encounter: 0-based pass of the schedule.
+    """
+
+    first: int
+    second: int
+    outcome: Outcome
+    probability: float
+    reason: str = ""
+    encounter: int = 0
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Turn:
     """One executed turn; turn 0 has no feedback.
@@ -178,6 +247,7 @@ class Turn:
         stages: order before the first refining stage ("retrieval") and after each stage; empty where none ran.
         routing: which way the stages took, as numbers (flags are 0 and 1).
         stage_seconds: wall time of retrieval and of each stage, its share of the batch; and the time of pair scoring.
+        comparisons: judgements between candidates, in the order in which they were made.
         seconds: wall time, its share of the batch.
         error: why the turn failed; the ranking is then that of the turn before (empty at turn 0).
     """
@@ -195,6 +265,7 @@ class Turn:
     stages: Mapping[str, RankedList] = field(default_factory=dict)
     routing: Mapping[str, float] = field(default_factory=dict)
     stage_seconds: Mapping[str, float] = field(default_factory=dict)
+    comparisons: tuple[Comparison, ...] = ()
     seconds: float = 0.0
     error: str | None = None
 
@@ -260,6 +331,9 @@ class Context:
         candidate: id of the one video that is judged, ``None`` where none is.
         source_caption: caption of the source, "" when there is none.
         candidate_caption: caption of the candidate, "" when there is none.
+        rival: id of the video that the candidate is compared with, ``None`` where it is not compared.
+        rival_caption: caption of the rival, "" when there is none.
+        encounter: 0-based pass of the schedule of comparisons.
     """
 
     session: Session
@@ -279,6 +353,9 @@ class Context:
     candidate: str | None = None
     source_caption: str = ""
     candidate_caption: str = ""
+    rival: str | None = None
+    rival_caption: str = ""
+    encounter: int = 0
 
 
 class Refused(ValueError):

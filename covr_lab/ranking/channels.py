@@ -66,10 +66,14 @@ class Channel:
 def opening_ask(query: Query, gallery: Gallery, *, mask_source: bool) -> Ask:
     """Turn 0: the composed query (reference, edit).
 
-    Self-masking leaves out the reference's row, unless the protocol (``mask_source``) or the annotation keeps it.
+    Self-masking leaves out the reference's row, unless the protocol (``mask_source``) or the annotation keeps it. A
+    query with a gallery of its own leaves out all other rows.
     """
     row = gallery.row.get(query.reference or "")
     masked = (row,) if row is not None and mask_source and query.mask_reference else ()
+    if query.within is not None:
+        inside = {gallery.row[video] for video in query.within if video in gallery.row}
+        masked = (*masked, *(other for other in range(len(gallery)) if other not in inside and other not in masked))
     return Ask(query.text, query.reference, masked, query.session_id)
 
 

@@ -15,7 +15,7 @@ from covr_lab.ranking.correct import displayed
 from covr_lab.ranking.memory import Lists
 from covr_lab.ranking.policies import RankPolicy, Tops
 from covr_lab.ranking.stages import Refined, Stage, Work, isolated, reason
-from covr_lab.types import RETRIEVAL, SCORING, Cap, Event, RankedList, Turn
+from covr_lab.types import RETRIEVAL, SCORING, Cap, Comparison, Event, RankedList, Turn
 
 
 @dataclass(slots=True)
@@ -29,6 +29,7 @@ class Staged:
         seconds: stage -> its share of the batch's wall time.
         events: in the order of the stages.
         calls: likewise.
+        comparisons: likewise.
     """
 
     work: Work
@@ -37,6 +38,7 @@ class Staged:
     seconds: dict[str, float] = field(default_factory=dict)
     events: tuple[Event, ...] = ()
     calls: tuple[Call, ...] = ()
+    comparisons: tuple[Comparison, ...] = ()
 
     def add(self, stage: Stage, found: Refined, seconds: float) -> None:
         """Take over what one more stage brought."""
@@ -47,6 +49,7 @@ class Staged:
             self.seconds[SCORING] = self.seconds.get(SCORING, 0.0) + found.busy
         self.routing |= {**found.routing, "failed": float(failed)}
         self.events, self.calls = (*self.events, *found.events), (*self.calls, *found.calls)
+        self.comparisons = (*self.comparisons, *found.comparisons)
 
 
 def refine(stages: Sequence[Stage], works: Sequence[Work], engines: Mapping[str, Engine]) -> list[Staged]:
@@ -104,6 +107,7 @@ def record(turn: Turn, staged: Staged, gallery: Gallery, retrieval: float, polic
         stages={**staged.stages, last: ranking},
         routing=staged.routing,
         stage_seconds={RETRIEVAL: retrieval, **staged.seconds},
+        comparisons=staged.comparisons,
     )
 
 

@@ -12,7 +12,7 @@ from covr_lab.engines.request import Call, Request
 from covr_lab.frozen import Frozen
 from covr_lab.gallery.gallery import Gallery
 from covr_lab.reasoning.base import Reasoner
-from covr_lab.types import Context, Event, RankedList, Refused
+from covr_lab.types import Comparison, Context, Event, RankedList, Refused
 from covr_lab.views.base import FrameView
 
 if TYPE_CHECKING:
@@ -54,6 +54,7 @@ class Refined:
         calls: requests to engines.
         routing: numbers of the routing report; flags are 0 and 1.
         busy: seconds of scoring, of requests in flight at once each its own.
+        comparisons: judgements between candidates.
     """
 
     ranking: RankedList
@@ -62,6 +63,7 @@ class Refined:
     calls: tuple[Call, ...] = ()
     routing: Mapping[str, float] = field(default_factory=dict)
     busy: float = 0.0
+    comparisons: tuple[Comparison, ...] = ()
 
 
 class Stage(Frozen, ABC):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -35,8 +36,7 @@ def turn_row(
         participant: id of the person, if it was one.
     """
     state, rows = turn.state or Reflection(), turn.result.rows
-    answer = None if target is None else gallery.row.get(target.video, -1)
-    rank, tied = (None, None) if answer is None else rank_of(turn.result, answer, len(gallery), ties)
+    answer, rank, tied = (None, None, None) if target is None else best_of(turn.result, target, gallery, ties)
     places = {name: found.rank(answer) for name, found in turn.channels.items()} if answer is not None else {}
     channel_ranks = {name: place for name, place in places.items() if place is not None}
     snapshots = {} if answer is None else {n: rank_of(r, answer, len(gallery), ties)[0] for n, r in turn.stages.items()}
@@ -83,9 +83,40 @@ def turn_row(
         "stage_target_rank": snapshots,
         "routing": dict(turn.routing),
         "stage_timing": dict(turn.stage_seconds),
+        "other_targets": [] if target is None else list(target.others),
+        "subset_rank": None if target is None else subset_rank(turn.result, target, gallery),
+        "exchanges": [
+            {"question": e.probe.text, "part": e.probe.part, "slot": e.probe.slot, "answer": e.answer}
+            for e in (feedback.exchanges if feedback else ())
+        ],
+        "comparisons": [
+            {**asdict(one), "first": gallery.ids[one.first], "second": gallery.ids[one.second]}
+            for one in turn.comparisons
+        ],
         "seconds": turn.seconds,
         "error": turn.error,
     }
+
+
+def best_of(ranking: RankedList, target: Target, gallery: Gallery, ties: Ties) -> tuple[int, int, int]:
+    """Row (-1 for none), rank and ties of the target that is ranked first; equal ranks go to the one named first."""
+    found = []
+    for video in target.videos:
+        row = gallery.row.get(video, -1)
+        found.append((row, *rank_of(ranking, row, len(gallery), ties)))
+    return min(found, key=lambda one: one[1])
+
+
+def subset_rank(ranking: RankedList, target: Target, gallery: Gallery) -> int | None:
+    """1-based rank of the best target among the target's subset, one more than its size for a miss.
+
+    ``None`` where there is no subset. Places count, in the order of the ranking.
+    """
+    if not target.subset:
+        return None
+    rows = [gallery.row[video] for video in target.subset if video in gallery.row]
+    kept = ranking.rows[np.isin(ranking.rows, rows)]
+    return min(position_rank(kept, gallery.row.get(video, -1), len(target.subset)) for video in target.videos)
 
 
 def rank_of(ranking: RankedList, target: int, n_gallery: int, ties: Ties) -> tuple[int, int]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-VERSION = 3
+VERSION = 4
 TIMING = ("seconds", "module_timing", "stage_timing")  # columns that may differ between two runs of one recipe
 ADDED = {  # version -> its new columns; older rows have nulls there
     2: ("modules", "module_timing", "prompts"),
     3: ("stage_target_rank", "routing", "stage_timing"),
+    4: ("other_targets", "subset_rank", "exchanges", "comparisons"),
 }
 TOP = 100  # ids kept of the shown ranking
 
@@ -106,6 +107,24 @@ SCHEMA = pa.schema(
         ("stage_target_rank", pa.map_(pa.string(), pa.int64())),  # in the order of the stages, retrieval first
         ("routing", pa.map_(pa.string(), pa.float64())),  # what the gates of the stages decided
         ("stage_timing", pa.map_(pa.string(), pa.float64())),  # stage -> seconds, its share of the batch
+        ("other_targets", _strings),  # `target_rank` is that of whichever target is ranked first
+        ("subset_rank", pa.int64()),  # rank within the query's subset; null without one
+        ("exchanges", pa.list_(pa.struct([(name, pa.string()) for name in ("question", "part", "slot", "answer")]))),
+        (
+            "comparisons",  # judgements between candidates, in the order in which they were made
+            pa.list_(
+                pa.struct(
+                    [
+                        ("first", pa.string()),
+                        ("second", pa.string()),
+                        ("outcome", pa.string()),
+                        ("probability", pa.float64()),  # that the first one fits better
+                        ("reason", pa.string()),
+                        ("encounter", pa.int32()),
+                    ]
+                )
+            ),
+        ),
         ("seconds", pa.float64()),
         ("error", pa.string()),
     ],

@@ -13,7 +13,7 @@ from torch import nn
 from covr_lab.engines.base import Engine
 from covr_lab.engines.request import Rehearsal
 from covr_lab.gallery.gallery import Gallery
-from covr_lab.types import Feedback, Session, Target
+from covr_lab.types import Feedback, Question, Session, Target
 
 if TYPE_CHECKING:
     from covr_lab.gallery.videos import VideoStore
@@ -66,6 +66,15 @@ class UserSimulator(nn.Module, ABC):
         del targets
         return [False] * len(sessions)
 
+    def converse(
+        self, sessions: Sequence[Session], targets: Sequence[Target], questions: Sequence[Question | None]
+    ) -> list[Feedback]:
+        """Feedback for each session, in order; a user who can, answers every question of a round.
+
+        By default the text of a question is all that is heard of it (:meth:`respond`).
+        """
+        return self.respond(sessions, targets, [None if question is None else question.text for question in questions])
+
     @abstractmethod
     def respond(
         self, sessions: Sequence[Session], targets: Sequence[Target], questions: Sequence[str | None]
@@ -80,8 +89,8 @@ class UserSimulator(nn.Module, ABC):
 
 
 def shows(session: Session, target: Target, gallery: Gallery) -> bool:
-    """Whether the target is on display."""
-    return session.shown is not None and gallery.ids[session.shown] == target.video
+    """Whether a target is on display."""
+    return session.shown is not None and gallery.ids[session.shown] in target.videos
 
 
 def permitted(choice: Choice, allowed: frozenset[Choice]) -> Choice:

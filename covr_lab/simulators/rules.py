@@ -229,7 +229,7 @@ class RuleUser(UserSimulator):
         if session.shown is None:
             raise ValueError(f"session {name}: no video is shown; end the session when turn 0 fails")
         shown = self.gallery.ids[session.shown]
-        if self.stop and shown == target.video:
+        if self.stop and shown in target.videos:
             return Feedback("stop", "")
         wanted, seen = self._caption(target.video), self._caption(shown)
         draw = stream(self.seed, name, len(session.turns))

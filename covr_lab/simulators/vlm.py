@@ -202,7 +202,7 @@ class VLMUser(UserSimulator):
         views = dict[int, View]()
         for at, (session, target, question) in enumerate(zip(sessions, targets, questions, strict=True)):
             view = View(session, target.video, self._shown(session), question)
-            if self.stop == "judged" or view.shown != view.target:
+            if self.stop == "judged" or view.shown not in target.videos:
                 views[at] = view
         spent = self._remember(list(views.values()))
         requests = [self._judgement(view, self._memory[view.name]) for view in views.values()]

@@ -79,10 +79,10 @@ def test_rows_that_cannot_be_scored(row: dict[str, Any], message: str) -> None:
 def test_foreign_columns_and_versions_are_refused(make_run: Any, tmp_path: Path) -> None:
     folder = make_run()
     pq.write_table(read_rows(folder).drop_columns(["edit"]), folder / "turns" / "part-r01-b00000.parquet")
-    with pytest.raises(ValueError, match=r"part-r01-b00000.parquet: columns differ from schema 3 \(edit\)"):
+    with pytest.raises(ValueError, match=r"part-r01-b00000.parquet: columns differ from schema 4 \(edit\)"):
         read_rows(folder)
-    (folder / "run.json").write_text('{"schema": 4}', encoding="utf-8")
-    with pytest.raises(ValueError, match="schema 4 is not one of 1 to 3"):
+    (folder / "run.json").write_text('{"schema": 5}', encoding="utf-8")
+    with pytest.raises(ValueError, match="schema 5 is not one of 1 to 4"):
         read_run(folder)
     with pytest.raises(FileNotFoundError, match=r"run\.json is missing"):
         read_run(tmp_path)
@@ -121,6 +121,15 @@ def test_rows_from_before_there_were_stages_are_read(tmp_path: Path) -> None:
     assert (call["answer"], call["content"][0]["text"]) == ("a blue boat", "make it blue")
     assert call["content"][0]["places"] is None
     assert (routing_summary(table), stage_summary(table, outcomes, (1,)), stage_seconds(table)) == ({}, {}, {})
+
+
+def test_rows_from_before_there_were_comparisons_are_read(tmp_path: Path) -> None:
+    table = older(3, tmp_path)
+    assert table.schema.equals(SCHEMA)
+    for name in ("other_targets", "subset_rank", "exchanges", "comparisons"):
+        assert table[name].to_pylist() == [None, None]
+    assert dict(table["stage_target_rank"].to_pylist()[0]) == {"retrieval": 4, "reranking": 3}
+    assert densify(table, turns=1).ranks.tolist() == [[3, 1]]
 
 
 def test_the_denominator_is_the_data() -> None:
