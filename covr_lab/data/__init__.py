@@ -3,7 +3,7 @@
 from covr_lab.data.base import SessionBatch, Triplet, TripletDataModule
 from covr_lab.data.check import describe, report
 from covr_lab.data.covr_r import CoVRR
-from covr_lab.data.demo import DemoWorld
+from covr_lab.data.demo import DemoText, DemoWorld
 from covr_lab.data.finecvr import FineCVR
 from covr_lab.data.triplets import Columns, TripletFile
 from covr_lab.data.webvid_covr import DenseWebVidCoVR, WebVidCoVR
@@ -12,6 +12,7 @@ from covr_lab.data.words import WordWorld
 __all__ = [
     "CoVRR",
     "Columns",
+    "DemoText",
     "DemoWorld",
     "DenseWebVidCoVR",
     "FineCVR",

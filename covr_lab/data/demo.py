@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import random
 import sys
 from importlib.metadata import version
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 from tqdm import tqdm
 
 from covr_lab.data.base import Triplet, TripletDataModule
+from covr_lab.demo import wording
 from covr_lab.demo.render import RENDERER, write_clip
 from covr_lab.demo.world import World, make_world
 from covr_lab.gallery.cache import cache_dir
@@ -77,3 +79,27 @@ class DemoWorld(TripletDataModule):
             write_clip(self.world.clips[video], part)
             part.replace(path)
         super().setup(stage)
+
+
+class DemoText(DemoWorld):
+    """The same world asked in words alone: each query describes a target, there is no reference.
+
+    Args:
+        share: how likely a query names each attribute of its target; at 1 it names all of them.
+        options: see :class:`DemoWorld`.
+    """
+
+    def __init__(self, *, share: float = 1.0, **options: Any) -> None:
+        if not 0 < share <= 1:
+            raise ValueError(f"data.share must be above 0 and at most 1, not {share}")
+        super().__init__(**options)
+        self.share = share
+
+    def read(self) -> list[Triplet]:
+        """A query for each target, in words of its own."""
+        return [self._described(query.session_id, query.target_id) for query in self.world.queries]
+
+    def _described(self, session: str, target: str) -> Triplet:
+        rng = random.Random(f"{session} {target} {self.share}")
+        said = wording.say(rng, wording.part(rng, wording.whole(self.world.clips[target]), self.share))
+        return Triplet(session, None, target, said, target_caption=self.world.captions[target])
