@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from covr_lab.evaluate import Outcome
 
-ROWS = ("R@1", "R@5", "R@10", "R@50", "MeanR3", "MeanR4", "MRR", "BRI", "coverage")
+RECALLS = ("R@1", "R@2", "R@3", "R@5", "R@10", "R@50", "Rs@1", "Rs@2", "Rs@3")  # those that a run has
+ROWS = (*RECALLS, "MeanR3", "MeanR4", "MRR", "BRI", "coverage")
 
 FAILED = {
     "unreadable_videos": "read, queries for them count as misses",
@@ -33,6 +34,8 @@ def quiet() -> None:
 
 def summary_table(outcome: Outcome) -> str:
     """Per-turn table of a finished run, with protocol and proxy label above it."""
+    from covr_lab.results.summary import named
+
     metrics = json.loads((outcome.folder / "metrics.json").read_text(encoding="utf-8"))
     protocol = metrics["protocol"]
     lines = ["this run was finished before: nothing to do (--fresh starts a new one)"] if outcome.was_finished else []
@@ -42,11 +45,13 @@ def summary_table(outcome: Outcome) -> str:
     )
     if metrics["proxy"]:
         lines.append(f"PROXY: {metrics['proxy']}")
-    turns = len(metrics["per_turn"]["R@1"])
-    lines.append("turn    " + "".join(f"{turn:>8}" for turn in range(turns)))
-    for row in ROWS:
+    turns = protocol["turns"] + 1
+    rows = [row for row in (named(row, protocol) for row in ROWS) if row in metrics["per_turn"]]
+    width = max(map(len, rows)) + 1
+    lines.append("turn".ljust(width) + "".join(f"{turn:>8}" for turn in range(turns)))
+    for row in rows:
         values = ("".rjust(8) if value is None else f"{value:8.2f}" for value in metrics["per_turn"][row])
-        lines.append(f"{row:8}" + "".join(values))
+        lines.append(f"{row:{width}}" + "".join(values))
     transitions = {key: value for key, value in metrics["transitions"].items() if value is not None}
     lines.append(
         "  ".join(

@@ -21,7 +21,7 @@ from covr_lab.results.folder import RunFolder, RunRefused, free_folder, now
 from covr_lab.results.reader import read_rows
 from covr_lab.results.schema import VERSION
 from covr_lab.results.strips import pictured, write_strips
-from covr_lab.results.summary import write_metrics
+from covr_lab.results.summary import named, write_metrics
 from covr_lab.results.wandb_log import log_run
 from covr_lab.results.writer import RowWriter
 from covr_lab.runner import SessionRunner
@@ -134,7 +134,7 @@ def _predict(runner: SessionRunner, data: Any, folder: RunFolder, machine: Machi
     data.skip = folder.finished_sessions()
     left = len(data.queries()) - len(data.skip)
     devices = min(machine.devices, left)
-    progress = SessionProgress(runner.protocol.turns, left, len(data.gallery))
+    progress = SessionProgress(runner.protocol.turns, left, len(data.gallery), named("R@1", data.terms))
     costs = CallEstimate(data.queries()[0], data.targets()[0], left, runner.protocol.turns)
     trainer = predictor(machine, devices, [ModelIdentity(folder), RowWriter(folder.turns), costs, progress])
     trainer.predict(runner, datamodule=data, return_predictions=False)
@@ -168,6 +168,7 @@ def run_record(name: str, document: Document, runner: SessionRunner, data: Any) 
         "n_gallery": len(data.gallery),
         "gallery_sha256": data.gallery.digest,
         "data_sha256": data.digest,
+        **data.terms,
         "user": document["simulator"],
         **({"degradations": document["degradations"]} if document["degradations"] else {}),
     }

@@ -127,7 +127,7 @@ class ModularSystem(System):
             kinds = ", ".join(f"{name} ({stage.name})" for name, stage in kept.items())
             raise ValueError(f"system.stages has two of a kind, switch one off (null): {kinds}")
         self.stages, self.stage_turns = nn.ModuleDict(kept), stage_turns
-        proxies = [*(retriever.proxy for retriever in retrievers.values()), *(stage.proxy for stage in kept.values())]
+        proxies = [part.proxy for part in (*retrievers.values(), *kept.values(), self.captioner) if part is not None]
         self.proxy = "; ".join(dict.fromkeys(filter(None, proxies))) or None
 
     def connect(self, engines: Mapping[str, Engine]) -> frozenset[str]:
@@ -251,7 +251,12 @@ class ModularSystem(System):
             contexts = with_caption_vectors(contexts, self._retriever(self.opening))
         thoughts = think([(questioner, context) for context in contexts], self._engines())
         return [
-            Question(thought.answer, thought.calls, questioner.events(context))
+            Question(
+                thought.answer,
+                thought.calls,
+                questioner.events(context),
+                questioner.interview(context, thought.answer),
+            )
             for thought, context in zip(thoughts, contexts, strict=True)
         ]
 
@@ -312,12 +317,12 @@ class ModularSystem(System):
         return Work(context, query.reference, query.text, ranking)
 
     def _later_work(self, context: Context, turn: Turn) -> Work:
-        """What the turn asked, of the video that its composed channel started from."""
+        """What the turn asked, of the video that its composed channel started from; a description where none did."""
         intent, session = turn.intent or Intent(), context.session
-        text = intent.edit or intent.search
         composed = next((channel for channel in self.channels.values() if channel.anchor != "none"), None)
         opening = self._opening(session.query)
-        source = None if composed is None else composed.ask(session, text, opening, self.gallery).anchor
+        source = None if composed is None else composed.ask(session, intent.edit, opening, self.gallery).anchor
+        text = intent.search or intent.edit if source is None else intent.edit or intent.search
         return Work(context, source, text, turn.result)
 
     def _refines(self, turn: int) -> bool:

@@ -19,10 +19,11 @@ class SessionProgress(Callback):
         turns: feedback turns.
         sessions: sessions to play, over all processes.
         n_gallery: gallery size.
+        name: what R@1 is called on this data.
     """
 
-    def __init__(self, turns: int, sessions: int, n_gallery: int) -> None:
-        self.turns, self.sessions = turns, sessions
+    def __init__(self, turns: int, sessions: int, n_gallery: int, name: str = "R@1") -> None:
+        self.turns, self.sessions, self.name = turns, sessions, name
         self.recall = TurnRecall(turns, n_gallery, sync_on_compute=False)  # ranks run at their own pace
         self.bar: Any = tqdm(disable=True)
 
@@ -43,7 +44,7 @@ class SessionProgress(Callback):
         carried = [line + line[-1:] * (self.turns + 1 - len(line)) for line in ranks.values()]
         self.recall.update(torch.tensor(carried))
         curve = " ".join(f"{value:.1f}" for value in self.recall.compute().reshape(-1).tolist())
-        self.bar.set_postfix_str(f"R@1 by turn {curve}", refresh=False)
+        self.bar.set_postfix_str(f"{self.name} by turn {curve}", refresh=False)
         self.bar.update(len(carried))
 
     def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:

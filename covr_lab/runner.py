@@ -76,6 +76,7 @@ class SessionRunner(LightningModule):
         """Load weights, before the trainer moves them to its device."""
         del stage
         self.system.load()
+        self.simulator.load()
         for engine in self.engines.values():
             cast(Engine, engine).load()
 

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from covr_lab.engines.base import Engine
 from covr_lab.gallery.gallery import Gallery
+from covr_lab.gallery.store import Artifact
 from covr_lab.retrievers.video import VideoEncoder
 from covr_lab.types import Refused
 
@@ -21,9 +22,11 @@ class Captioner(VideoEncoder, ABC):
 
     Attributes:
         engine: name of the engine that describes, ``None`` for a captioner with weights of its own.
+        proxy: what its descriptions stand for when they are not made of what a model saw, ``None`` when they are.
     """
 
     engine: str | None = None
+    proxy: str | None = None
 
     def connect(self, engine: Engine) -> None:
         """Take the engine named by ``engine``, before :meth:`load`."""
@@ -34,7 +37,12 @@ class Captioner(VideoEncoder, ABC):
         """The description that a row of the artifact stands for."""
 
     def describe(self, gallery: Gallery, videos: VideoStore | None) -> dict[str, str]:
-        """Video id -> description, of every gallery and reference video that could be read.
+        """Video id -> description, of every gallery and reference video that could be read; see :meth:`opened`."""
+        artifact = self.opened(gallery, videos)
+        return {video: self.caption(artifact.row(video)) for video in artifact.ids}
+
+    def opened(self, gallery: Gallery, videos: VideoStore | None) -> Artifact:
+        """The rows of all that could be described.
 
         Raises:
             Refused: the artifact is missing or damaged, or not a single video could be described.
@@ -46,4 +54,4 @@ class Captioner(VideoEncoder, ABC):
                 f"{artifact.folder}: none of {len(artifact.failed)} videos could be described, the first because: "
                 f"{next(iter(artifact.failed.values()))} (mend it, then run tools/index.py RECIPE --retry)"
             )
-        return {video: self.caption(artifact.row(video)) for video in artifact.ids}
+        return artifact

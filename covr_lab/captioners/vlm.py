@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 import torch
 from pydantic import BaseModel, ConfigDict, Field
@@ -25,11 +25,14 @@ from covr_lab.gallery.store import Address
 from covr_lab.prompts.suite import load_prompt
 from covr_lab.retrievers.video import Part
 from covr_lab.video import Uniform
+from covr_lab.video.samplers import Listed
+from covr_lab.views.quality import FrameChoice
 
 if TYPE_CHECKING:
     from covr_lab.gallery.videos import VideoStore
     from covr_lab.video import Clip
 
+T = TypeVar("T")
 WORDS: Final = 80  # of a caption, that others read; the bounds below are on what an engine may write
 
 
@@ -104,28 +107,34 @@ class VLMCaptioner(Captioner):
         engine: name of an engine of the recipe.
         prompts: suite of prompts (its ``describe`` is used), by name or folder.
         frames: how many the engine sees, uniformly spaced.
+        choice: chooses them by what they show instead; there may be fewer.
     """
 
-    def __init__(self, *, engine: str, prompts: str = "default", frames: int = 8) -> None:
+    def __init__(
+        self, *, engine: str, prompts: str = "default", frames: int = 8, choice: FrameChoice | None = None
+    ) -> None:
         super().__init__()
         if frames < 1:
             raise ValueError(f"VLMCaptioner.frames must be 1 or more, not {frames}")
-        self.engine, self.frames = engine, frames
+        self.engine, self.frames, self.choice = engine, frames, choice
         self.prompt = load_prompt(prompts, "describe", {"video": "video"}, required=("video",))
-        self.parts = {"descriptions": Part("all", Uniform(frames))}
+        self.parts = {"descriptions": Part("all", Uniform(frames) if choice is None else choice.sampler)}
 
     def connect(self, engine: Engine) -> None:
         """Take the engine."""
         self.describer = engine
 
     def load(self) -> None:
-        """Load the engine."""
+        """Load the engine and what the choice of frames needs."""
         self.describer.load()
+        if self.choice is not None:
+            self.choice.load()
 
     @property
     def fingerprint(self) -> str:
-        """sha256 of engine, prompt and form of the answer."""
+        """sha256 of engine, prompt, form of the answer and choice of frames."""
         parts = [self.describer.fingerprint, self.prompt.digest, Description.model_json_schema()]
+        parts += [] if self.choice is None else [self.choice.fingerprint, self.frames]
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
     def locate(self, gallery: Gallery, videos: VideoStore) -> dict[str, Address]:
@@ -136,13 +145,19 @@ class VLMCaptioner(Captioner):
     def encode_clips(self, name: str, clips: Mapping[str, Clip]) -> dict[str, Tensor | str]:
         """Ask for all descriptions as one list; after :meth:`locate`."""
         del name
+        if self.choice is not None:
+            clips = {video: self.choice.pick(video, clip, self.frames) for video, clip in clips.items()}
         requests = [self.render(video, clip) for video, clip in clips.items()]
         found = consult(requests, [read_description] * len(requests), self.describer)
-        return dict(zip(clips, map(_row, found), strict=True))
+        return {video: row_of(one, pack) for video, one in zip(clips, found, strict=True)}
 
     def render(self, video: str, clip: Clip) -> Request:
         """What to ask about a video; no session asks for it, its id stands there."""
-        system, content = self.prompt.render({"video": HeldMedia(video, self.frames, self.videos, clip)})
+        chosen: dict[str, Any] = {}
+        if self.choice is not None:
+            chosen = {"sampler": Listed(clip.indices.tolist()), "side": self.choice.sampler.side}
+        held = HeldMedia(video, len(clip.frames), self.videos, clip, **chosen)
+        system, content = self.prompt.render({"video": held})
         return Request("describe", content, video, 0, system, Description)
 
     def caption(self, row: Tensor) -> str:
@@ -150,8 +165,8 @@ class VLMCaptioner(Captioner):
         return unpack(row).text
 
 
-def _row(found: Consulted[Description]) -> Tensor | str:
-    """The row of a description, or why there is none."""
+def row_of(found: Consulted[T], pack: Callable[[T], Tensor]) -> Tensor | str:
+    """The row that ``pack`` makes of an answer, or why there is none."""
     if found.answer is not None:
         return pack(found.answer)
     last = found.calls[-1].response

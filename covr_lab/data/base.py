@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -40,6 +40,8 @@ class Triplet:
         reference_caption: caption of the reference, "" when unknown.
         target_caption: caption of the target, "" when unknown.
         place: where the row stands (``FILE:LINE``), for messages only.
+        others: further targets; whichever is ranked first counts.
+        subset: ids among which the target is ranked once more, empty for no such rank.
     """
 
     session_id: str
@@ -49,6 +51,19 @@ class Triplet:
     reference_caption: str = ""
     target_caption: str = ""
     place: str = field(default="", compare=False)
+    others: tuple[str, ...] = ()
+    subset: tuple[str, ...] = ()
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """All targets."""
+        return (self.target, *self.others)
+
+    @property
+    def content(self) -> list[Any]:
+        """What a digest is made of; rows with one target and no subset have the digest that they always had."""
+        several = [list(self.others), list(self.subset)] if self.others or self.subset else []
+        return [*astuple(replace(self, place="", others=(), subset=()))[:7], *several]
 
     @property
     def where(self) -> str:
@@ -154,18 +169,19 @@ def missing_targets(triplets: Iterable[Triplet], gallery: Gallery) -> list[str]:
     >>> missing_targets([Triplet("0", "a", "b", "x"), Triplet("1", "a", "c", "y")], Gallery.of(["c"], {}))
     ['b']
     """
-    return list(dict.fromkeys(triplet.target for triplet in triplets if triplet.target not in gallery.row))
+    targets = (target for triplet in triplets for target in triplet.targets)
+    return list(dict.fromkeys(target for target in targets if target not in gallery.row))
 
 
-def read_ids(path: Path) -> list[str]:
-    """Gallery ids of a text file, one a line, exactly as written; blank lines are skipped.
+def read_ids(path: Path, key: str = "data.gallery_file") -> list[str]:
+    """Ids of a text file that the recipe names at ``key``, one a line, exactly as written; blank lines are skipped.
 
     Raises:
         FileNotFoundError: no such file.
         ValueError: no id in it, or no UTF-8.
     """
     if not path.is_file():
-        raise FileNotFoundError(f"{path}: no such gallery file (check data.gallery_file)")
+        raise FileNotFoundError(f"{path}: no such file of ids (check {key})")
     try:
         ids = [line for line in path.read_text(encoding="utf-8-sig").split("\n") if line.strip()]
     except UnicodeDecodeError as error:
@@ -253,7 +269,7 @@ class TripletDataModule(MediaDataModule, ABC):
     def video_ids(self) -> list[str]:
         """Every video of the set, sorted: references, targets and gallery."""
         references = {triplet.reference for triplet in self.triplets if triplet.reference is not None}
-        return sorted(references | {triplet.target for triplet in self.triplets} | set(self.gallery.ids))
+        return sorted(references | {video for row in self.triplets for video in row.targets} | set(self.gallery.ids))
 
     @cached_property
     def videos(self) -> VideoStore | None:
@@ -271,24 +287,34 @@ class TripletDataModule(MediaDataModule, ABC):
             return captions_of(self.triplets)
         return records.captions(local_path(self.captions_file), "data.captions_file")
 
+    @property
+    def known_captions(self) -> Mapping[str, str]:
+        """Video id -> caption that systems get; none unless ``system_captions`` is set."""
+        return self.captions if self.system_captions else {}
+
+    @property
+    def dialogues(self) -> Mapping[str, tuple[tuple[str, str], ...]]:
+        """Video id -> (question, answer) pairs of people, for the user simulator; most sets have none."""
+        return {}
+
     @cached_property
     def gallery(self) -> Gallery:
-        """What systems search; with the captions of targets and references unless ``system_captions`` is false."""
-        return self.user_gallery if self.system_captions else replace(self.user_gallery, captions={})
+        """What systems search, with the captions that they may know."""
+        return replace(self.user_gallery, captions=self.known_captions, dialogues={})
 
     @cached_property
     def user_gallery(self) -> Gallery:
-        """The same rows for user simulator and scorer, with the captions of targets and references.
+        """The same rows for user simulator and scorer, with the captions of targets and references, and the dialogues.
 
         Raises:
             ValueError: a target of any row is not in the gallery and ``allow_missing`` is false.
         """
         edits = {row.target: row.edit for row in reversed(self.triplets)} if self.target_edits else {}
-        gallery = replace(Gallery.of(self.gallery_ids(), self.captions), edits=edits)
+        gallery = replace(Gallery.of(self.gallery_ids(), self.captions), edits=edits, dialogues=self.dialogues)
         missing = missing_targets(self.triplets, gallery)
         if missing and not self.allow_missing:
             raise ValueError(
-                f"{self.gallery_file}: {len(missing)} targets are not in the gallery: {', '.join(missing[:5])}"
+                f"{self.gallery_source}: {len(missing)} targets are not in the gallery: {', '.join(missing[:5])}"
                 f"{', ...' if len(missing) > 5 else ''} (add them, or set data.allow_missing to count them as misses)"
             )
         return gallery
@@ -298,11 +324,29 @@ class TripletDataModule(MediaDataModule, ABC):
         """Which videos are searched, for the record."""
         return self.gallery_rule if self.gallery_file is None else "file"
 
+    @property
+    def gallery_source(self) -> str:
+        """The file that names the searched videos, or the rule, for messages."""
+        return self.gallery_file or f"data.gallery {self.gallery_rule}"
+
+    @property
+    def terms(self) -> dict[str, Any]:
+        """What else has to be equal before two runs over this set may be compared: part of the recorded protocol.
+
+        ``relevant: any`` where a query may have several targets: every metric is then of whichever is ranked first.
+        """
+        return {"relevant": "any"} if any(row.others for row in self.triplets) else {}
+
+    @property
+    def quirks(self) -> dict[str, Any]:
+        """Facts of this set alone, for ``tools/check_data.py``."""
+        return {}
+
     def gallery_ids(self) -> set[str]:
         """Ids of the searched videos."""
         if self.gallery_file is not None:
             return set(read_ids(local_path(self.gallery_file)))
-        ids = {triplet.target for triplet in self.triplets}
+        ids = {target for triplet in self.triplets for target in triplet.targets}
         if self.gallery_rule == "union":
             ids |= {triplet.reference for triplet in self.triplets if triplet.reference is not None}
         return ids
@@ -310,22 +354,25 @@ class TripletDataModule(MediaDataModule, ABC):
     def queries(self) -> list[Query]:
         """What systems see, in the order of the file."""
         return [
-            Query(row.session_id, row.reference, row.edit, mask_reference=row.reference != row.target)
+            Query(row.session_id, row.reference, row.edit, mask_reference=row.reference not in row.targets)
             for row in self.triplets[: self.limit]
         ]
 
     def targets(self) -> list[Target]:
         """The answers, aligned with :meth:`queries`."""
-        return [Target(row.session_id, row.target) for row in self.triplets[: self.limit]]
+        return [Target(row.session_id, row.target, row.others, row.subset) for row in self.triplets[: self.limit]]
 
     @cached_property
     def digest(self) -> str:
-        """sha256 of all rows sorted by session id, whatever ``limit``, and of a captions file: they shape the run."""
+        """sha256 of all rows sorted by session id, whatever ``limit``, and of all else that shapes the run."""
         rows = sorted(self.triplets, key=lambda row: row.session_id)
-        content: list[Any] = [astuple(replace(row, place="")) for row in rows]
-        if self.captions_file is not None:
-            content.append(self.captions)
+        content = [*(row.content for row in rows), *self.beside_rows()]
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+    def beside_rows(self) -> list[Any]:
+        """What shapes a run and is in no row, as JSON keeps it: captions and dialogues from files of their own."""
+        captions = [self.captions] if self.captions_file is not None else []
+        return [*captions, *([self.dialogues] if self.dialogues else [])]
 
     def predict_dataloader(self) -> DataLoader[tuple[Query, Target]]:
         """Batches (:class:`SessionBatch`) of the sessions that are not in ``skip``, in the order of the file.

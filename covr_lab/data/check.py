@@ -110,7 +110,7 @@ def describe(data: TripletDataModule, failed_file: Path = Path("failed_videos.ts
     data.setup("predict")
     rows, gallery = data.triplets, data.user_gallery
     references = {row.reference for row in rows if row.reference is not None}
-    targets = {row.target for row in rows}
+    targets = {target for row in rows for target in row.targets}
     videos = data.video_ids
     missing = missing_targets(rows, gallery)
     shared = Counter(gallery.caption(video) for video in targets if gallery.caption(video))
@@ -124,7 +124,9 @@ def describe(data: TripletDataModule, failed_file: Path = Path("failed_videos.ts
         "gallery": len(gallery),
         "videos": len(videos),
         "rows_with_reference_in_gallery": sum(row.reference in gallery.row for row in rows),
-        "rows_with_reference_as_target": sum(row.reference == row.target for row in rows),
+        "rows_with_reference_as_target": sum(row.reference in row.targets for row in rows),
+        "rows_with_several_targets": sum(bool(row.others) for row in rows),
+        "rows_with_a_subset": sum(bool(row.subset) for row in rows),
         "targets_not_in_gallery": len(missing),
         "first_targets_not_in_gallery": missing[:5],
         "targets_sharing_a_caption": sum(count for count in shared.values() if count > 1),
@@ -133,6 +135,9 @@ def describe(data: TripletDataModule, failed_file: Path = Path("failed_videos.ts
         "edit_words_histogram": histogram(edits),
         "videos_without_caption": sum(not gallery.caption(video) for video in videos),
         "caption_words": word_counts(gallery.captions.values()),
+        **data.quirks,
+        "protocol": {"gallery": data.gallery_name, **data.terms},
+        "proxy": data.proxy,
         "annotation_digest": data.digest,
         "gallery_digest": gallery.digest,
         "media": media(data, failed_file) if data.media_folders else None,

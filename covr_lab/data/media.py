@@ -14,13 +14,14 @@ from covr_lab.types import SessionError
 from covr_lab.video import DecordReader, Probe, VideoReader
 
 
-def media_file(folder: Path, pattern: str, video: str) -> Path:
+def media_file(folder: Path, pattern: str, video: str, **parts: str) -> Path:
     """The file (or folder of frames) of a video below ``folder``.
 
     Args:
         folder: where the media lie.
         pattern: path below ``folder``; ``{id}`` stands for the id, ``{name}`` for what follows its last slash.
         video: id of the video.
+        parts: what else stands for what in ``pattern``: parts of the id.
 
     Raises:
         SessionError: the id leads out of ``folder``.
@@ -33,8 +34,8 @@ def media_file(folder: Path, pattern: str, video: str) -> Path:
     name = PurePosixPath(video)
     if name.is_absolute() or ".." in name.parts or not name.name:
         raise SessionError(f"video {video!r}: its id leads out of {folder} (ids are names of files below that folder)")
-    values = {"id": video, "name": name.name}
-    return folder / re.sub(r"\{(id|name)\}", lambda part: values[part[1]], pattern)
+    values = {"id": video, "name": name.name, **parts}
+    return folder / re.sub(rf"\{{({'|'.join(values)})\}}", lambda part: values[part[1]], pattern)
 
 
 class MediaDataModule(LightningDataModule):

@@ -48,13 +48,14 @@ class Engine(Frozen, ABC):
 
 
 def seed_of(seed: int, request: Request) -> int:
-    """Seed of a sampled answer, below 2**31: from the run, session, turn, role and attempt, whatever the batch.
+    """Seed of a sampled answer, below 2**31: from the run, session, turn, role, attempt and draw, whatever the batch.
 
     >>> one, two = (Request("intent", ("hello",), session, 1) for session in ("a", "b"))
     >>> seed_of(0, one) == seed_of(0, one), seed_of(0, one) == seed_of(0, two)
     (True, False)
     """
     parts = f"{seed}\0{request.session_id}\0{request.turn}\0{request.role}\0{request.attempt}"
+    parts += f"\0{request.draw}" if request.draw else ""
     return int.from_bytes(hashlib.sha256(parts.encode()).digest()[:4], "big") >> 1
 
 

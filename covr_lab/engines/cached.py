@@ -89,7 +89,8 @@ def address(fingerprint: str, request: Request, sampled: bool) -> str | None:
         parts = [fingerprint, request.role, request.digest]
     except SessionError:
         return None
-    turn = [request.session_id, request.turn, request.attempt] if sampled else None
+    drawn = [request.draw] if request.draw else []
+    turn = [request.session_id, request.turn, request.attempt, *drawn] if sampled else None
     return hashlib.sha256(json.dumps([*parts, turn]).encode()).hexdigest()
 
 

@@ -82,7 +82,8 @@ class HFEngine(Engine):
     """A frozen model of transformers: Qwen3-VL, InternVL (``-HF`` repositories), or one that reads text only.
 
     Answers to requests with a schema are decoded under a grammar of that schema, with room for the longest one that
-    fits. Greedy by default; a sampled answer depends on the run's seed, session, turn, role and attempt alone. Of the
+    fits. A request with choices takes one forward pass: the softmax, at temperature 1, over the first tokens of them.
+    Greedy by default; a sampled answer depends on the run's seed, session, turn, role, attempt and draw alone. Of the
     checkpoint's own generation settings only the tokens that end an answer count. A video for a model that reads text
     only is an error of that request, as is one that cannot be read.
 
@@ -194,10 +195,13 @@ class HFEngine(Engine):
                     found[place] = Response("", error=str(error))
                     continue
                 limit = self.max_new_tokens if request.schema is None else longest(request.schema)
+                limit = 1 if request.choices else limit
                 jobs.append(Job(place, request, prompt, limit, time.perf_counter() - began))
-            sizes = [(job.prompt.tokens, min(job.limit, self.max_new_tokens)) for job in jobs]
-            for batch in buckets(sizes, self.batch_tokens):
-                found |= self._answers([jobs[index] for index in batch])
+            for weighed in (False, True):
+                some = [job for job in jobs if bool(job.request.choices) == weighed]
+                sizes = [(job.prompt.tokens, min(job.limit, self.max_new_tokens)) for job in some]
+                for batch in buckets(sizes, self.batch_tokens):
+                    found |= self._answers([some[index] for index in batch])
         return [found[place] for place in range(len(requests))]
 
     def _settle(self) -> None:
@@ -211,19 +215,14 @@ class HFEngine(Engine):
         """Answers of one batch by place; a batch that does not fit into memory is answered in halves."""
         began = time.perf_counter()
         try:
-            answers = self._continued(jobs)
+            answers = self._weighed(jobs) if jobs[0].request.choices else self._continued(jobs)
         except torch.cuda.OutOfMemoryError as error:
             reason = str(error).split(". ")[0]
         else:
             share = (time.perf_counter() - began) / len(jobs)
             return {
-                job.place: Response(
-                    self.chat.tokenizer.decode(answer, skip_special_tokens=True).strip(),
-                    job.prompt.tokens,
-                    len(answer),
-                    job.seconds + share,
-                )
-                for job, answer in zip(jobs, answers, strict=True)
+                job.place: Response(answer, job.prompt.tokens, tokens, job.seconds + share)
+                for job, (answer, tokens) in zip(jobs, answers, strict=True)
             }
         torch.cuda.empty_cache()  # outside of the handler: the error holds on to what the batch had allocated
         if len(jobs) == 1:
@@ -233,8 +232,41 @@ class HFEngine(Engine):
         return self._answers(jobs[:middle]) | self._answers(jobs[middle:])
 
     @torch.inference_mode()
-    def _continued(self, jobs: list[Job]) -> list[list[int]]:
-        """Tokens of each answer, its end included."""
+    def logits(self, prompts: Sequence[Prompt], tokens: Sequence[int]) -> torch.Tensor:
+        """How far each prompt speaks for each token as the next one, float32 ``(prompts, tokens)``.
+
+        They are taken in fp32 from the state of the last token after the final norm, for in half precision close ones
+        would tie.
+        """
+        assert self._loaded is not None
+        inputs, device = left_padded(prompts, self._loaded.padding), self.network.device
+        with torch.autocast(device.type, enabled=False):
+            inputs = {key: value.to(device) for key, value in inputs.items()}
+            states = self.network.base_model(**inputs, use_cache=False).last_hidden_state[:, -1].float()
+            rows = self.network.get_output_embeddings().weight[list(tokens)].float()
+            found: torch.Tensor = (states.unsqueeze(1) * rows).sum(-1)  # row by row, see rowwise() of BLIP
+        return found
+
+    def _weighed(self, jobs: list[Job]) -> list[tuple[str, int]]:
+        """Probabilities of each request's choices among themselves, as JSON, and the one token that they stand for."""
+        tokens = [self._opening(job.request.choices) for job in jobs]
+        distinct = sorted({token for some in tokens for token in some})
+        found = list[tuple[str, int]]()
+        for job, some, row in zip(jobs, tokens, self.logits([job.prompt for job in jobs], distinct), strict=True):
+            shares = torch.softmax(row[[distinct.index(token) for token in some]].double(), 0).tolist()
+            found.append((json.dumps(dict(zip(job.request.choices, shares, strict=True))), 1))
+        return found
+
+    def _opening(self, choices: Sequence[str]) -> list[int]:
+        """First token of each choice."""
+        tokens = [int(self.chat.tokenizer.encode(choice, add_special_tokens=False)[0]) for choice in choices]
+        if len(set(tokens)) < len(tokens):
+            raise Refused(f"model '{self.source.model}' begins two of {list(choices)} alike: name another model")
+        return tokens
+
+    @torch.inference_mode()
+    def _continued(self, jobs: list[Job]) -> list[tuple[str, int]]:
+        """Each answer, and how many tokens it has, its end included."""
         from transformers import LogitsProcessorList, StoppingCriteriaList
 
         loaded, device = self._loaded, self.network.device
@@ -258,7 +290,9 @@ class HFEngine(Engine):
                 logits_processor=LogitsProcessorList(rules),
                 stopping_criteria=StoppingCriteriaList([Limits(limits, start)]),
             )
-        return [cut(row, limit, loaded.ends) for row, limit in zip(rows[:, start:].tolist(), limits, strict=True)]
+        answers = [cut(row, limit, loaded.ends) for row, limit in zip(rows[:, start:].tolist(), limits, strict=True)]
+        decode = self.chat.tokenizer.decode
+        return [(decode(answer, skip_special_tokens=True).strip(), len(answer)) for answer in answers]
 
 
 def cut(tokens: Sequence[int], limit: int, ends: Sequence[int]) -> list[int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -166,13 +166,28 @@ def _load(source: Source) -> Network:
     except Exception as error:  # of transformers, safetensors, gguf, the operating system: without a common base
         reason = str(error).strip().split("\n")[0][:300] or type(error).__name__
         raise Refused(f"model '{source.model}' cannot be loaded: {reason}") from error
-    for fault in ("missing", "unexpected", "mismatched"):
-        if keys := sorted(key if isinstance(key, str) else key[0] for key in told[f"{fault}_keys"]):
-            raise Refused(
-                f"model '{source.model}' has {fault} weights ({len(keys)}): {', '.join(keys[:3])} (fetch it again, or "
-                "name another model)"
-            )
+    check_weights(source.model, told)
     return _settled(source, module, processor)
+
+
+def check_weights(model: str, told: Mapping[str, Any], unneeded: Callable[[str], bool] = lambda name: False) -> None:
+    """Refuse a model with a weight that is missing, unknown or of a wrong shape.
+
+    Args:
+        model: its name, for the message.
+        told: the loading report of transformers.
+        unneeded: says of a weight's name whether the model may have or lack it.
+
+    Raises:
+        Refused: one line that names the first ones.
+    """
+    for fault in ("missing", "unexpected", "mismatched"):
+        names = {key if isinstance(key, str) else key[0] for key in told[f"{fault}_keys"]}
+        if keys := sorted(name for name in names if not unneeded(name)):
+            raise Refused(
+                f"model '{model}' has {fault} weights ({len(keys)}): {', '.join(keys[:3])} (fetch it again, or name "
+                "another model)"
+            )
 
 
 @contextmanager

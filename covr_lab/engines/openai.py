@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import math
 import os
 import threading
 import time
 from collections.abc import Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.util import find_spec
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
 T = TypeVar("T")
+LOGPROBS: Final = 20  # most tokens whose probability a server tells
 HOSTED: Final = "https://api.openai.com/v1"
 FIRST_DELAY = 1.0  # seconds before a request is sent again; they double each time
 LONGEST_DELAY = 60.0  # of one wait, also of one that a server asks for
@@ -134,6 +137,8 @@ class OpenAIEngine(Engine):
         }
         if self.sampled:
             body["seed"] = seed_of(self.seed, request)
+        if request.choices:
+            body |= {limit: 1, "logprobs": True, "top_logprobs": LOGPROBS}
         if request.schema is not None and self.schema != "none":
             form = {"name": request.role, "strict": True, "schema": request.schema.model_json_schema()}
             whole = {"json_schema": form} if self.schema == "json_schema" else {}
@@ -171,7 +176,9 @@ class OpenAIEngine(Engine):
                             body = await asyncio.to_thread(self.body, request)
                     except SessionError as error:
                         return Response("", error=str(error))
-                    return await self._respond(client, body, key)
+                    response = await self._respond(client, body, key)
+                    told = among(response.text, request.choices) if request.choices else response.text
+                    return replace(response, text=told)
 
             try:
                 async with asyncio.TaskGroup() as group:  # the first that cannot go on cancels the others
@@ -238,6 +245,8 @@ def final(trouble: Trouble, api_key_env: str) -> str:
             return f"has no such model or no such address ({trouble.reason}): correct `model` or `base_url`"
         case _, "insufficient_quota":
             return f"has no quota left ({trouble.reason}): raise it and run the same command, the run goes on"
+        case 400, "logprobs" | "top_logprobs":
+            return f"tells no probabilities ({trouble.reason}): set `soft: false` of what asks for them"
         case 400, setting if setting in SETTINGS:
             return f"does not take this {setting} ({trouble.reason}): change `{SETTINGS[setting]}` of the engine"
     return ""
@@ -266,15 +275,33 @@ async def send(client: AsyncOpenAI, body: dict[str, Any], timeout: float) -> Res
 
 
 def read(completion: Any) -> Response | Trouble:
-    """Text and tokens of a completion; the client checks none of its fields."""
+    """Text and tokens of a completion, or the probabilities of its first token as JSON; no field was checked so far."""
     try:
         text = completion.choices[0].message.content
     except (AttributeError, IndexError, TypeError):
         return Trouble("an answer without a completion")
+    with suppress(AttributeError, IndexError, TypeError):  # tells none: the text stands
+        first = completion.choices[0].logprobs.content[0].top_logprobs
+        text = json.dumps([(token.token, math.exp(token.logprob)) for token in first])
     usage = getattr(completion, "usage", None)
     came, went = (getattr(usage, key, None) or 0 for key in ("prompt_tokens", "completion_tokens"))
     # Half a character, which JSON can carry, could not be stored.
     return Response((text or "").encode("utf-8", "replace").decode(), came, went)
+
+
+def among(text: str, choices: Sequence[str]) -> str:
+    """Probabilities of choices among themselves as JSON; a ``text`` that holds no probabilities of tokens stays.
+
+    >>> among('[["A", 0.5], [" A", 0.25], ["B", 0.25], ["The", 0.0]]', ("A", "B"))
+    '{"A": 0.75, "B": 0.25}'
+    """
+    try:
+        told = [(str(token).strip(), float(share)) for token, share in json.loads(text)]
+    except (ValueError, TypeError):
+        return text
+    shares = {choice: sum(share for token, share in told if token == choice) for choice in choices}
+    total = sum(shares.values())
+    return json.dumps({choice: share / total if total else 0.0 for choice, share in shares.items()})
 
 
 async def alive(client: AsyncOpenAI) -> bool:

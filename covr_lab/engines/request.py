@@ -71,6 +71,9 @@ class Request:
         system: the system message, "" for none.
         schema: what the answer has to look like as JSON; ``None`` for free text.
         attempt: 1, or 2 for a repair of an answer that could not be read.
+        choices: where it has some, the answer is how probable each is to begin it, as JSON: ``{"A": 0.9, "B": 0.1}``.
+            Their sum is 1, or 0 where no probability is known of any.
+        draw: which of several sampled answers to the same request.
     """
 
     role: str
@@ -80,6 +83,8 @@ class Request:
     system: str = ""
     schema: type[BaseModel] | None = None
     attempt: int = 1
+    choices: tuple[str, ...] = ()
+    draw: int = 0
 
     @property
     def text(self) -> str:
@@ -92,7 +97,8 @@ class Request:
         """sha256 of what an answer may depend on: messages, media and schema, not whose turn it is."""
         parts = [part if isinstance(part, str) else {"media": part.digest} for part in self.content]
         schema = None if self.schema is None else self.schema.model_json_schema()
-        return hashlib.sha256(json.dumps([self.system, parts, schema], sort_keys=True).encode()).hexdigest()
+        asked = [self.system, parts, schema, *([self.choices] if self.choices else [])]
+        return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from functools import lru_cache
 
 WORD = re.compile(r"[^\W_]+(?:['\u2019][^\W_]+)*")
@@ -27,3 +28,12 @@ def content_words(text: str) -> tuple[str, ...]:
     """
     words = (match.group().lower().replace("\u2019", "'") for match in WORD.finditer(text))
     return tuple(dict.fromkeys(word for word in words if word not in FUNCTION_WORDS))
+
+
+def side_by_side(answers: Iterable[str]) -> str:
+    """The answers of a round as one text, without blank ones.
+
+    >>> side_by_side(["a star", " ", "red"])
+    'a star; red'
+    """
+    return "; ".join(filter(None, map(str.strip, answers)))

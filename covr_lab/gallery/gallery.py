@@ -19,6 +19,8 @@ class Gallery:
         ids: one id a row, unique.
         captions: video id -> caption, for gallery videos and references; ids without a caption are absent.
         edits: target id -> edit of its annotation row, for CoVR's query-pooled galleries; empty in any other protocol.
+        dialogues: video id -> (question, answer) pairs that people once exchanged about it, in order; in the gallery of
+            user and scorer alone.
 
     >>> gallery = Gallery.of(["b", "a", "b"], {"a": "a dog"})
     >>> gallery.ids, gallery.row["b"], gallery.caption("b")
@@ -28,6 +30,7 @@ class Gallery:
     ids: tuple[str, ...]
     captions: Mapping[str, str]
     edits: Mapping[str, str] = field(default_factory=dict)
+    dialogues: Mapping[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, ids: Iterable[str], captions: Mapping[str, str]) -> Gallery:

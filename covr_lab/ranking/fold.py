@@ -46,3 +46,14 @@ class SlerpFold(QueryFold):
         steps = vectors.double().cpu().unbind()
         folded = reduce(lambda query, newer: slerp(query, newer, self.alpha), steps)
         return folded.to(vectors.device, torch.float32)
+
+
+class MeanFold(QueryFold):
+    """The mean of all vectors: a video's similarity to it is the mean of its similarities to them (IVR's SA).
+
+    It is no unit vector, so that the similarities are those means and not multiples of them.
+    """
+
+    def forward(self, vectors: Tensor) -> Tensor:
+        """Fold; see the base class."""
+        return vectors.double().cpu().mean(0).to(vectors.device, torch.float32)

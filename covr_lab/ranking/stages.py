@@ -29,7 +29,8 @@ class Work:
     Attributes:
         context: session so far (at turn 0 without a turn), feedback, captions, media.
         source: id of the video that the text changes: the reference at turn 0, later the composed channel's anchor.
-        text: modification: the edit at turn 0, later the intent's edit, or its search text when that is empty.
+        text: modification: the edit at turn 0, later the intent's edit, or its search text when that is empty. Without
+            a source there is nothing to change: the query at turn 0, later the search text first.
         ranking: full order so far.
         scored: its head by final relevance scores, float32, from a reranking stage; ``None`` when nothing was scored.
         failed: whether an earlier stage of the turn failed for this query; nothing is then judged by its order.

@@ -40,6 +40,8 @@ REQUIRED: Final[Mapping[str, tuple[str, ...]]] = {
     "reflection": ("query", "shown", "feedback", "question"),
     "question": ("query", "keep", "require", "avoid", "dialogue"),
     "question_ivr": ("edit", "dialogue", "candidates"),
+    "question_auto": ("said",),
+    "question_auto_vid": ("said", "candidates"),
     "question_umivr": ("aim", "edit", "dialogue", "candidates"),
     "question_merlin": ("edit", "dialogue", "shown"),
     "compress": ("said",),

@@ -6,13 +6,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from covr_lab.engines.base import Engine
 from covr_lab.engines.consult import Consulted, ParseError, consult
 from covr_lab.engines.request import Call, Request
 from covr_lab.frozen import Frozen
 from covr_lab.types import Context, Event, Intent, Reflection
+
+if TYPE_CHECKING:
+    from covr_lab.reasoning.interview import Interview
 
 T = TypeVar("T")
 
@@ -88,6 +91,11 @@ class Questioner(Reasoner[str], ABC):
         """What led to the question, for the record; a later question reads it in the session's turns."""
         del context
         return ()
+
+    def interview(self, context: Context, question: str) -> Interview | None:
+        """The round of questions that ``question`` opens, ``None`` where it is the only one."""
+        del context, question
+        return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,6 +54,13 @@ class CompressAnswer(Answer):
     query: Annotated[Description, Field(min_length=1)]
 
 
+class CompareAnswer(Answer):
+    """Judge of a pair: who fits better, and the reason in one sentence."""
+
+    winner: Literal["A", "B", "tie"]
+    reason: Description
+
+
 class HistoryAnswer(Answer):
     """Full-history rewriter: one edit of the reference video that says all that was said; longer than one turn's."""
 

@@ -16,7 +16,8 @@ from covr_lab.results.compare import Run, load_runs, objections
 from covr_lab.results.examples import dialogue
 from covr_lab.results.report import console, render, svg
 from covr_lab.results.resample import METRICS, Method, Resamples
-from covr_lab.results.tables import Table
+from covr_lab.results.summary import named
+from covr_lab.results.tables import Table, named_table, shared_naming
 
 SIDE = 20  # sessions of a kind in the page
 
@@ -90,7 +91,8 @@ def _panels(a: Run, b: Run, draws: Resamples, method: Method) -> list[plots.Pane
         curve = plots.Curve(a.name, *draws.difference(a, b, metric, method))
         if np.isfinite(curve.mean).any():
             unit = "lower is better" if metric == "BRI" else "points"
-            found.append(plots.Panel(f"{metric}, difference ({unit})", (curve,), zero=True))
+            name = named(metric, shared_naming([a, b]))
+            found.append(plots.Panel(f"{name}, difference ({unit})", (curve,), zero=True))
     return found
 
 
@@ -105,7 +107,8 @@ def _page(
         f"Rank 1 at turn {turn} in one run alone. Chosen by rule, at most {SIDE} of a kind: the worst rank of the "
         "other run first, then by session id. All sessions are in sessions.csv."
     )
-    parts = {"a": a, "b": b, "tables": tables, "figures": svg(panels), "kinds": kinds, "rule": rule}
+    shown = [named_table(table, [a, b]) for table in tables]
+    parts = {"a": a, "b": b, "tables": shown, "figures": svg(panels), "kinds": kinds, "rule": rule}
     return render("compare_page.html", [a, b], found, parts)
 
 

@@ -18,8 +18,16 @@ from covr_lab.results.compare import Run, contexts, curves, load_runs, objection
 from covr_lab.results.resample import Resamples, shared_resamples
 from covr_lab.results.stage_tables import stage_tables
 from covr_lab.results.strips import strip_file
-from covr_lab.results.summary import RECALLS
-from covr_lab.results.tables import Table, cost_table, failures_table, module_tables, turn_table
+from covr_lab.results.summary import RECALLS, named
+from covr_lab.results.tables import (
+    Table,
+    cost_table,
+    failures_table,
+    module_tables,
+    named_table,
+    shared_naming,
+    turn_table,
+)
 
 TITLES = {f"R@{k}": f"R@{k} (%)" for k in RECALLS} | {"BRI": "BRI (lower is better)"}
 
@@ -29,7 +37,7 @@ def console(runs: Sequence[Run], tables: Sequence[Table], found: Sequence[str]) 
     lines = [": ".join(filter(None, (names, words))) for names, words, _ in contexts(runs)]
     labels = [": ".join(filter(None, ("PROXY", names, proxy))) for names, _, proxy in contexts(runs) if proxy]
     above = "\n".join([*(f"WARNING: {line}" for line in found), *labels, *lines])
-    return "\n\n".join(f"{above}\n{table.text()}" for table in tables)
+    return "\n\n".join(f"{above}\n{named_table(table, runs).text()}" for table in tables)
 
 
 def write_report(
@@ -59,7 +67,10 @@ def write_report(
     draws = shared_resamples(runs)
     bands = [curves(run, draws[run]) for run in runs]
     tables = _tables(runs, bands, base, draws)
-    panels = [plots.Panel(title, tuple(band[metric] for band in bands)) for metric, title in TITLES.items()]
+    naming = shared_naming(runs)
+    panels = [
+        plots.Panel(named(title, naming), tuple(band[metric] for band in bands)) for metric, title in TITLES.items()
+    ]
     panels = [panel for panel in panels if any(np.isfinite(curve.mean).any() for curve in panel.curves)]
     out = (out or folders[0] / "report").resolve()
     out.mkdir(parents=True, exist_ok=True)
@@ -137,4 +148,5 @@ def _page(runs: Sequence[Run], tables: Sequence[Table], panels: Sequence[plots.P
         for run in runs
         for kind, sessions in examples.choose(run.outcomes).items()
     ]
-    return render("report.html", runs, found, {"tables": tables, "figures": svg(panels), "cases": cases})
+    parts = {"tables": [named_table(table, runs) for table in tables], "figures": svg(panels), "cases": cases}
+    return render("report.html", runs, found, parts)

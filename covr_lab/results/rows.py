@@ -36,10 +36,9 @@ def turn_row(
         participant: id of the person, if it was one.
     """
     state, rows = turn.state or Reflection(), turn.result.rows
-    answer, rank, tied = (None, None, None) if target is None else best_of(turn.result, target, gallery, ties)
-    places = {name: found.rank(answer) for name, found in turn.channels.items()} if answer is not None else {}
-    channel_ranks = {name: place for name, place in places.items() if place is not None}
-    snapshots = {} if answer is None else {n: rank_of(r, answer, len(gallery), ties)[0] for n, r in turn.stages.items()}
+    rank, tied = (None, None) if target is None else best_of(turn.result, target, gallery, ties)
+    channel_ranks = {name: min(at) for name, found in turn.channels.items() if (at := places(found, target, gallery))}
+    stages = {} if target is None else {name: best_of(r, target, gallery, ties) for name, r in turn.stages.items()}
     feedback, intent, top = turn.feedback, turn.intent, turn.result.head(TOP)
     return {
         "session_id": session.query.session_id,
@@ -80,7 +79,7 @@ def turn_row(
         "intent_ok": intent.parse_ok if intent else None,
         "reflection_ok": turn.state.parse_ok if turn.state else None,
         **call_columns(turn.calls),
-        "stage_target_rank": snapshots,
+        "stage_target_rank": {name: rank for name, (rank, _) in stages.items()},
         "routing": dict(turn.routing),
         "stage_timing": dict(turn.stage_seconds),
         "other_targets": [] if target is None else list(target.others),
@@ -98,13 +97,16 @@ def turn_row(
     }
 
 
-def best_of(ranking: RankedList, target: Target, gallery: Gallery, ties: Ties) -> tuple[int, int, int]:
-    """Row (-1 for none), rank and ties of the target that is ranked first; equal ranks go to the one named first."""
-    found = []
-    for video in target.videos:
-        row = gallery.row.get(video, -1)
-        found.append((row, *rank_of(ranking, row, len(gallery), ties)))
-    return min(found, key=lambda one: one[1])
+def best_of(ranking: RankedList, target: Target, gallery: Gallery, ties: Ties) -> tuple[int, int]:
+    """Rank and ties of the target that is ranked first; equal ranks go to the one named first."""
+    rows = (gallery.row.get(video, -1) for video in target.videos)
+    return min((rank_of(ranking, row, len(gallery), ties) for row in rows), key=lambda found: found[0])
+
+
+def places(ranking: RankedList, target: Target | None, gallery: Gallery) -> list[int]:
+    """1-based positions of the targets that a list holds."""
+    found = (ranking.rank(gallery.row.get(video, -1)) for video in (target.videos if target is not None else ()))
+    return [place for place in found if place is not None]
 
 
 def subset_rank(ranking: RankedList, target: Target, gallery: Gallery) -> int | None:

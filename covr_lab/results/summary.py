@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -12,17 +15,34 @@ from covr_lab.functional import metrics
 from covr_lab.functional.transitions import transition_statistics
 from covr_lab.results.calls import cost_per_turn, module_summary
 from covr_lab.results.folder import write_json
-from covr_lab.results.reader import Outcomes, check_complete, densify, read_rows, read_run
+from covr_lab.results.reader import Grid, Outcomes, check_complete, densify, read_rows, read_run
 from covr_lab.results.routing import routing_summary, stage_summary
 
 RECALLS = (1, 5, 10, 50)
+SUBSET_RECALLS = (1, 2, 3)  # of the rank within a query's subset (CIRR)
+ANY: Final = " (any relevant)"
+_METRIC: Final = re.compile(r"\b(?:Rs?@(?:\d+|K)|Hits@\d+|MeanR[34]|MdR|MnR|MRR|BRI)\b(?! \(any)")
+
+
+def named(text: str, protocol: Mapping[str, Any]) -> str:
+    """A metric, or a text that names some, as it is shown and stored.
+
+    Where a query may have several targets (``relevant: any``) every rank is that of whichever is ranked first, and the
+    names say so.
+
+    >>> named("R@1 gain", {"relevant": "any"}), named("R@1 gain", {})
+    ('R@1 (any relevant) gain', 'R@1 gain')
+    """
+    return _METRIC.sub(lambda found: found[0] + ANY, text) if protocol.get("relevant") == "any" else text
 
 
 def summarise(table: pa.Table, run: dict[str, Any], *, allow_partial: bool = False) -> dict[str, Any]:
     """All metrics of one run: plain values that JSON keeps, without anything that two equal runs could differ in.
 
-    Recalls and rates are in percent and unrounded, MRR is in [0, 1], ranks and BRI are as they are. Coverage is
-    the share of sessions whose target was ranked. Lists hold turns 0 to T; a value without a denominator is ``None``.
+    Recalls and rates are in percent and unrounded, MRR is in [0, 1], ranks and BRI are as they are. ``Rs@K`` is the
+    recall within the queries' subsets. Coverage is the share of sessions whose target was ranked. Lists hold turns 0 to
+    T; a value without a denominator is ``None``. Metrics have their bare names here; :func:`named` says how they are
+    shown and stored.
 
     Args:
         table: rows as :func:`covr_lab.results.reader.read_rows` returns them.
@@ -47,7 +67,7 @@ def summarise(table: pa.Table, run: dict[str, Any], *, allow_partial: bool = Fal
         "n_gallery": outcomes.n_gallery,
         "protocol": protocol,
         "proxy": run["proxy"],
-        "per_turn": _per_turn(outcomes),
+        "per_turn": _per_turn(outcomes, protocol.get("recalls", ())) | _subset_recalls(table, protocol["turns"]),
         "transitions": transition_statistics(outcomes.ranks, outcomes.executed, outcomes.shown, outcomes.fired),
         "failures": _failures(table, outcomes),
         "cost": {name: sum(values) for name, values in costs.items()},
@@ -58,10 +78,12 @@ def summarise(table: pa.Table, run: dict[str, Any], *, allow_partial: bool = Fal
     }
 
 
-def _per_turn(outcomes: Outcomes) -> dict[str, list[float | None]]:
+def _per_turn(outcomes: Outcomes, more: Sequence[int]) -> dict[str, list[float | None]]:
+    """Metrics of the ranks; ``more`` recalls than the usual ones where the protocol has them."""
     ranks = outcomes.ranks
     cut = {k: min(k, outcomes.n_gallery) for k in RECALLS}  # a miss has the rank n_gallery + 1 and is no hit for any K
-    arrays = {f"R@{k}": metrics.recall_at(ranks, at) for k, at in cut.items()} | {
+    shown = cut | {k: min(k, outcomes.n_gallery) for k in more}
+    arrays = {f"R@{k}": metrics.recall_at(ranks, shown[k]) for k in sorted(shown)} | {
         "MdR": metrics.median_rank(ranks),
         "MnR": metrics.mean_rank(ranks),
         "MRR": metrics.mean_reciprocal_rank(ranks, outcomes.n_gallery),
@@ -76,6 +98,16 @@ def _per_turn(outcomes: Outcomes) -> dict[str, list[float | None]]:
     return {name: [value if value == value else None for value in array.tolist()] for name, array in arrays.items()}
 
 
+def _subset_recalls(table: pa.Table, turns: int) -> dict[str, list[float | None]]:
+    """Rs@K in percent of the sessions that have a subset, by turn; nothing where none has."""
+    found = np.array([np.nan if rank is None else rank for rank in table["subset_rank"].to_pylist()])
+    if np.isnan(found).all():
+        return {}
+    ranks = Grid(table, turns).fill(found, np.float64)
+    ranks = ranks[~np.isnan(ranks[:, 0])]
+    return {f"Rs@{k}": (100.0 * (ranks <= k).mean(axis=0)).tolist() for k in SUBSET_RECALLS}
+
+
 def _failures(table: pa.Table, outcomes: Outcomes) -> dict[str, int]:
     """Counts of what went wrong; a missing target is one that no turn ranked."""
     return {
@@ -86,6 +118,10 @@ def _failures(table: pa.Table, outcomes: Outcomes) -> dict[str, int]:
     }
 
 
+def _renamed(values: Mapping[str, Any], protocol: Mapping[str, Any]) -> dict[str, Any]:
+    return {named(metric, protocol): value for metric, value in values.items()}
+
+
 def write_metrics(run_dir: Path, *, allow_partial: bool = False) -> Path:
     """Write ``metrics.json`` of a run folder, all or nothing; deleting it loses nothing.
 
@@ -93,5 +129,7 @@ def write_metrics(run_dir: Path, *, allow_partial: bool = False) -> Path:
         Unfinished: sessions are missing and ``allow_partial`` is not set.
     """
     summary = summarise(read_rows(run_dir), read_run(run_dir), allow_partial=allow_partial)
+    summary["per_turn"] = _renamed(summary["per_turn"], summary["protocol"])
+    summary["stages"] = {stage: _renamed(found, summary["protocol"]) for stage, found in summary["stages"].items()}
     write_json(run_dir / "metrics.json", summary)
     return run_dir / "metrics.json"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isfinite
 from typing import Any
 
@@ -14,18 +14,22 @@ import pyarrow.compute as pc
 from covr_lab.results.calls import COUNTS, OUTCOMES, module_seconds
 from covr_lab.results.compare import Run
 from covr_lab.results.plots import Curve
-from covr_lab.results.summary import RECALLS
+from covr_lab.results.summary import ANY, RECALLS, SUBSET_RECALLS, named
 
 Floats = npt.NDArray[np.float64]
-DIGITS = {f"R@{k}": 1 for k in RECALLS} | {
-    "MeanR3": 1,
-    "MeanR4": 1,
-    "MRR": 3,
-    "BRI": 3,
-    "MnR": 1,
-    "coverage": 1,
-    "ties": 0,
-}
+DIGITS = (
+    {f"R@{k}": 1 for k in sorted({*RECALLS, 2, 3})}
+    | {f"Rs@{k}": 1 for k in SUBSET_RECALLS}
+    | {
+        "MeanR3": 1,
+        "MeanR4": 1,
+        "MRR": 3,
+        "BRI": 3,
+        "MnR": 1,
+        "coverage": 1,
+        "ties": 0,
+    }
+)
 ABSENT = "-"
 
 
@@ -58,6 +62,38 @@ class Table:
         return "\n".join([f"{self.title} ({self.note})", *("  ".join(line).rstrip() for line in cells)])
 
 
+def named_table(table: Table, runs: Sequence[Run]) -> Table:
+    """``table`` with its metrics named as the protocol of ``runs`` has it (:func:`~covr_lab.results.summary.named`)."""
+    protocol = shared_naming(runs)
+    if not protocol:
+        return table
+    rows = tuple(
+        (*(_label(cell, protocol) for cell in row[: table.labels]), *row[table.labels :]) for row in table.rows
+    )
+    records = tuple(
+        {named(key, protocol): named(value, protocol) if key == "metric" else value for key, value in record.items()}
+        for record in table.records
+    )
+    title, note = (named(text, protocol) for text in (table.title, table.note))
+    head = tuple(named(cell, protocol) for cell in table.head)
+    return replace(table, title=title, note=note, head=head, rows=rows, records=records)
+
+
+def _label(cell: str, protocol: Mapping[str, Any]) -> str:
+    """A cell that is a metric, named; other cells are names of runs and stay."""
+    name = named(cell, protocol)
+    return name if name == cell + ANY else cell
+
+
+def shared_naming(runs: Sequence[Run]) -> Mapping[str, Any]:
+    """The protocol that names the metrics of ``runs``: one with several targets, if there is any.
+
+    To a run with one target a query, "any relevant" says nothing new.
+    """
+    protocols = (run.summary["protocol"] for run in runs)
+    return next((protocol for protocol in protocols if "relevant" in protocol), {})
+
+
 def number(value: float | None, digits: int, sign: str = "") -> str:
     """``value`` as text, ``-`` where it is ``None`` or NaN.
 
@@ -83,7 +119,8 @@ def turn_table(runs: Sequence[Run], bands: Sequence[dict[str, Curve]]) -> Table:
     width, rows = max(run.outcomes.ranks.shape[1] for run in runs), []
     records: list[Mapping[str, Any]] = []
     for metric, digits in DIGITS.items():
-        for run, band in zip(runs, bands, strict=True):
+        there = [(run, band) for run, band in zip(runs, bands, strict=True) if metric in run.summary["per_turn"]]
+        for run, band in there:
             rows.append([metric, run.name, *(number(value, digits) for value in run.summary["per_turn"][metric])])
             values = enumerate(run.summary["per_turn"][metric])
             records += [{"metric": metric, "run": run.name, "turn": turn, "value": value} for turn, value in values]
@@ -91,11 +128,13 @@ def turn_table(runs: Sequence[Run], bands: Sequence[dict[str, Curve]]) -> Table:
                 rows.append(["", "  95 % band", *span(band[metric].low, band[metric].high, digits)])
         if metric.startswith("R@"):
             k = int(metric[2:])
-            for n in sorted({run.summary["n_gallery"] for run in runs}):
+            for n in sorted(
+                {run.summary["n_gallery"] for run, _ in there if "relevant" not in run.summary["protocol"]}
+            ):
                 rows.append([metric, f"chance, {k} of {n}", *[number(100 * min(k / n, 1), 2)] * width])
     cells = tuple(tuple(row + [ABSENT] * (width + 2 - len(row))) for row in rows)
     note = (
-        "R@K in percent, MeanR3 over K = 1, 5, 10, MeanR4 with 50; MnR is the mean rank; coverage: percent of sessions "
+        "R@K in percent, Rs@K that within the queries' subsets, MeanR3 over K = 1, 5, 10, MeanR4 with 50; MnR is the mean rank; coverage: percent of sessions "
         "whose target was ranked; ties: sessions with another video at exactly the target's score"
     )
     head = ("metric", "run", *(f"turn {turn}" for turn in range(width)))

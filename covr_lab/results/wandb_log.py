@@ -20,6 +20,7 @@ from covr_lab.results.calls import module_seconds
 from covr_lab.results.reader import densify, read_rows
 from covr_lab.results.resample import stage_gains
 from covr_lab.results.routing import stage_seconds, staged_turns
+from covr_lab.results.summary import named
 
 _log = logging.getLogger(__name__)
 NETWORK_SECONDS = 3.0
@@ -87,7 +88,7 @@ def payload(
     """Configuration, one point a turn, and summary: nothing but what the allow-list and the metrics hold."""
     config = {key: run[key] for key in CONFIG_KEYS if key in run}
     curves = metrics["per_turn"]
-    turns = range(len(curves["R@1"]))
+    turns = range(run["protocol"]["turns"] + 1)
     points = [{"turn": turn, **{k: v[turn] for k, v in curves.items() if v[turn] is not None}} for turn in turns]
     for name, values in metrics["cost_per_turn"].items():
         for point, value in zip(points, values, strict=True):
@@ -128,16 +129,17 @@ def read_payload(run_dir: Path) -> tuple[dict[str, Any], dict[str, Any], list[di
     table = read_rows(run_dir)
     for module, spent in module_seconds(table).items():
         summary |= {f"modules/{module}/{key}": value for key, value in spent.items()}
-    summary |= _named("stage_seconds", stage_seconds(table)) | _gained(table, run["protocol"]["turns"])
+    summary |= _named("stage_seconds", stage_seconds(table)) | _gained(table, run["protocol"])
     return run, config, points, summary
 
 
-def _gained(table: pa.Table, turns: int) -> dict[str, float]:
+def _gained(table: pa.Table, protocol: Mapping[str, Any]) -> dict[str, float]:
     """What each stage added to R@1 at the last turn that has stages, with its paired 95 % interval."""
     staged, found = staged_turns(table), dict[str, float]()
-    for stage, gains in stage_gains(table, densify(table, turns)).items() if staged else ():
+    metric = named("R@1", protocol)
+    for stage, gains in stage_gains(table, densify(table, protocol["turns"])).items() if staged else ():
         for name, part in zip(("gain", "gain_low", "gain_high"), gains["R@1"], strict=True):
-            found[f"stages/{stage}/R@1_{name}"] = float(part[staged[-1]])
+            found[f"stages/{stage}/{metric}_{name}"] = float(part[staged[-1]])
     return found
 
 

@@ -13,6 +13,7 @@ from covr_lab.recipe import Wandb
 from covr_lab.results.compare import Run, load_runs
 from covr_lab.results.examples import choose, dialogue
 from covr_lab.results.resample import Resamples
+from covr_lab.results.summary import named
 from covr_lab.results.wandb_log import attempt, experiment, log_points, read_payload
 
 DIFFERENCES: Final = ("R@1", "BRI")  # to the baseline, in the summary of every run
@@ -61,9 +62,9 @@ def _send(out: Path, options: Wandb, offline: bool) -> None:
             log_points(open_run, points, summary | gain)
     import wandb
 
-    named = {key: list(dict.fromkeys(entry[key] for entry in entries)) for key in ("system", "condition")}
+    names = {key: list(dict.fromkeys(entry[key] for entry in entries)) for key in ("system", "condition")}
     config = {"name": study["name"], "title": study["title"], "baseline": baseline}
-    config |= {"systems": named["system"], "conditions": named["condition"]}
+    config |= {"systems": names["system"], "conditions": names["condition"]}
     with experiment(out, options, "study", config, offline=offline, job_type="study") as open_run:
         for key, table in tables(study, runs).items():
             open_run.log({key: wandb.Table(columns=list(table.columns), data=table.rows)})
@@ -101,8 +102,9 @@ def differences(
         resamples = Resamples([run, rival], DIFFERENCES)
         for metric in DIFFERENCES:
             mean, low, high = (float(column[-1]) for column in resamples.difference(run, rival, metric))
-            named = {f"difference/{metric}": mean, f"difference/{metric}_low": low, f"difference/{metric}_high": high}
-            found[-1] |= {key: value for key, value in named.items() if value == value}
+            name = f"difference/{named(metric, run.summary['protocol'])}"
+            parts = {name: mean, f"{name}_low": low, f"{name}_high": high}
+            found[-1] |= {key: value for key, value in parts.items() if value == value}
     return found
 
 

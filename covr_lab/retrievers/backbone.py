@@ -6,7 +6,7 @@ from collections.abc import Collection
 from typing import Any
 from weakref import WeakValueDictionary
 
-from covr_lab.engines.network import COMMIT, Source, quiet
+from covr_lab.engines.network import COMMIT, Source, check_weights, quiet
 from covr_lab.types import Refused
 
 HEAD = "lm_head.weight"  # predicts words: no encoder needs it, and embedding checkpoints have it or lack it
@@ -68,11 +68,5 @@ def _load(source: Source) -> Backbone:
     except Exception as error:  # of transformers, safetensors, the operating system: without a common base
         reason = str(error).strip().split("\n")[0][:300] or type(error).__name__
         raise Refused(f"model '{source.model}' cannot be loaded: {reason}") from error
-    for fault in ("missing", "unexpected", "mismatched"):
-        names = {key if isinstance(key, str) else key[0] for key in report[f"{fault}_keys"]} - {HEAD}
-        if names:
-            raise Refused(
-                f"model '{source.model}' has {fault} weights ({len(names)}): {', '.join(sorted(names)[:3])} (fetch it "
-                "again, or name another model)"
-            )
+    check_weights(source.model, report, lambda name: name == HEAD)
     return Backbone(module, processor)

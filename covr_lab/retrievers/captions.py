@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 import torch
@@ -30,6 +31,7 @@ class CaptionProxy(Retriever):
 
     A video is ``normalise(e + noise * n / sqrt(D))`` with ``e`` the embedding of its caption and ``n`` one seeded
     normal draw. A composed query is the normalised weighted sum of the anchor's vector and the embedding of the text.
+    Where a video has several captions, one a line, ``e`` may be the unit mean of their embeddings.
 
     Args:
         model: sentence encoder: ``packaged-minilm``, a folder, or a hub name.
@@ -37,6 +39,7 @@ class CaptionProxy(Retriever):
         noise: relative norm of the noise; 1.6 puts turn 0 of WebVid-CoVR-Test where frozen BLIP has it.
         noise_seed: which draw.
         anchor_weight: share of the anchor in a composed query.
+        lines: a caption of several lines is ``one`` text, or each line is a caption and the video their ``mean``.
     """
 
     proxy = "caption proxies: captions with seeded noise stand for videos, no video was seen"
@@ -49,10 +52,11 @@ class CaptionProxy(Retriever):
         noise: float = 1.6,
         noise_seed: int = 0,
         anchor_weight: float = 0.5,
+        lines: Literal["one", "mean"] = "one",
     ) -> None:
         super().__init__()
         self.encoder = SentenceEncoder(model, max_length)
-        self.noise, self.noise_seed, self.anchor_weight = noise, noise_seed, anchor_weight
+        self.noise, self.noise_seed, self.anchor_weight, self.lines = noise, noise_seed, anchor_weight, lines
 
     def load(self) -> None:
         """Load the sentence encoder."""
@@ -68,11 +72,21 @@ class CaptionProxy(Retriever):
         for video in videos:
             if not self.gallery.caption(video):
                 raise SessionError(f"video '{video}' has no caption: name its caption column in `data`")
-        clean: Tensor = self.encoder([self.gallery.caption(video) for video in videos])
+        clean = self._described([self.gallery.caption(video) for video in videos])
         if not self.noise or not len(clean):
             return clean
         noise = torch.stack([seeded_noise(video, clean.shape[1], self.noise_seed) for video in videos])
         return normalize(clean + self.noise / clean.shape[1] ** 0.5 * noise.to(clean.device), dim=1)
+
+    def _described(self, captions: Sequence[str]) -> Tensor:
+        """Unit vectors ``(B, D)`` of captions that are not empty."""
+        if self.lines == "one":
+            whole: Tensor = self.encoder(captions)
+            return whole
+        lines = [[line for line in caption.split("\n") if line.strip()] for caption in captions]
+        vectors: Tensor = self.encoder([line for each in lines for line in each])
+        means = [part.mean(0) for part in torch.split(vectors, [len(each) for each in lines])]
+        return normalize(torch.stack(means), dim=1) if means else vectors
 
     def encode_queries(self, texts: Sequence[str], anchors: Sequence[str | None]) -> Tensor:
         """Unit vectors ``(B, D)``: the text, or the weighted sum of anchor and text; an empty text adds nothing."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 import torch
@@ -10,11 +11,13 @@ from torch import Tensor
 
 from covr_lab.functional.pooling import pool_query
 from covr_lab.gallery.gallery import Gallery
+from covr_lab.gallery.store import Address
 from covr_lab.retrievers.blip.encoder import BlipEncoder
 from covr_lab.retrievers.blip.model import Blip
 from covr_lab.retrievers.video import Part, VideoRetriever
 from covr_lab.types import Refused
 from covr_lab.video.samplers import Middle, Uniform
+from covr_lab.views.quality import FrameChoice
 
 if TYPE_CHECKING:
     from covr_lab.gallery.videos import VideoStore
@@ -34,6 +37,7 @@ class BlipRetriever(BlipEncoder, VideoRetriever):
         pooling: ``mean`` over frames, or ``query``: weighted by similarity to the edit of the video's own annotation
             row (CoVR's protocol, which tells the gallery a little of the queries; set ``data.target_edits``).
         temperature: of the weights of ``query``.
+        choice: chooses the frames of a gallery video by what they show; a clip with fewer repeats them.
     """
 
     def __init__(
@@ -43,16 +47,44 @@ class BlipRetriever(BlipEncoder, VideoRetriever):
         frames: int = 15,
         pooling: Literal["mean", "query"] = "mean",
         temperature: float = 0.1,
+        choice: FrameChoice | None = None,
     ) -> None:
         super().__init__()
         cells = blip.storyboard**2
         if frames < 1 or frames % cells:
             raise ValueError(f"frames must be a multiple of the storyboard's {cells} cells, not {frames}")
-        self.blip, self.pooling, self.temperature = blip, pooling, temperature
+        self.blip, self.frames, self.pooling, self.temperature, self.choice = blip, frames, pooling, temperature, choice
         self.parts = {
-            "gallery": Part("gallery", Uniform(frames)),
+            "gallery": Part("gallery", Uniform(frames) if choice is None else choice.sampler),
             "anchors": Part("all", Middle() if cells == 1 else Uniform(cells)),
         }
+
+    def load(self) -> None:
+        """Load BLIP and what the choice of frames needs."""
+        super().load()
+        if self.choice is not None:
+            self.choice.load()
+
+    def locate(self, gallery: Gallery, videos: VideoStore) -> dict[str, Address]:
+        """See the base class; the choice of frames is for the gallery alone."""
+        found = super().locate(gallery, videos)
+        if self.choice is not None:
+            encoder = f"{self.row_fingerprint} {self.choice.fingerprint} {self.frames}"
+            found["gallery"] = replace(found["gallery"], encoder=encoder)
+        return found
+
+    def prepare(self, name: str, clip: Clip) -> Clip:
+        """Frames at the size that BLIP reads, unless they are yet to be chosen."""
+        return super().prepare(name, clip) if self._choice(name) is None else clip
+
+    def encode_clips(self, name: str, clips: Mapping[str, Clip]) -> Mapping[str, Tensor | str]:
+        """Rows of :meth:`encode_part`, of the frames that are chosen."""
+        if (choice := self._choice(name)) is not None:
+            clips = {video: choice.fill(video, clip, self.frames) for video, clip in clips.items()}
+        return super().encode_clips(name, clips)
+
+    def _choice(self, name: str) -> FrameChoice | None:
+        return self.choice if name == "gallery" else None
 
     def encode_part(self, name: str, clips: Sequence[Clip]) -> list[Tensor]:
         """``gallery``: embeddings ``(F, D)`` of the images; ``anchors``: visual tokens ``(T, W)`` of the one image."""

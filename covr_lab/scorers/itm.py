@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
+from covr_lab.functional.pooling import pool_mean
 from covr_lab.gallery.gallery import Gallery
 from covr_lab.retrievers.blip.encoder import BlipEncoder
 from covr_lab.retrievers.blip.model import Blip
@@ -80,13 +81,34 @@ class ITMScorer(BlipEncoder, PairScorer):
 
     def score(self, pairs: Sequence[Pair]) -> list[float]:
         """Matching probabilities; NaN for a candidate that could not be read."""
-        artifact, scores = self.artifacts[PART], [float("nan")] * len(pairs)
-        known = [place for place, pair in enumerate(pairs) if pair.candidate not in artifact.failed]
-        for start in range(0, len(known), self.batch):
-            places = known[start : start + self.batch]
-            tokens = artifact.rows([pairs[place].candidate for place in places])
+        scores = [float("nan")] * len(pairs)
+        for places, tokens in self._batches(pairs):
             logits = self.blip.match([pairs[place].text for place in places], tokens)
             matched = torch.sigmoid(logits[:, 1] - logits[:, 0])  # the softmax of two
             for place, value in zip(places, matched.tolist(), strict=True):
                 scores[place] = value
         return scores
+
+    def logits_and_similarities(self, pairs: Sequence[Pair]) -> list[tuple[float, float]]:
+        """Logit of the matching class, and inner product of the text and the mean of the candidate's images.
+
+        The second one is what :class:`~covr_lab.retrievers.composed.BlipRetriever` sorts descriptions by, on as many
+        images of the same model. NaN for a candidate that could not be read.
+        """
+        found, known = [(float("nan"), float("nan"))] * len(pairs), dict[str, Tensor]()
+        texts = list(dict.fromkeys(pair.text for pair in pairs))
+        known.update(zip(texts, self.blip.texts(texts), strict=True))
+        for places, tokens in self._batches(pairs):
+            logits = self.blip.match([pairs[place].text for place in places], tokens)[:, 1]
+            videos = pool_mean(self.blip.embeddings(tokens.unflatten(1, (self.images, -1))[:, :, 0]))
+            for place, logit, video in zip(places, logits.tolist(), videos, strict=True):
+                found[place] = logit, float((known[pairs[place].text] * video).sum())
+        return found
+
+    def _batches(self, pairs: Sequence[Pair]) -> Iterator[tuple[list[int], Tensor]]:
+        """Places of the pairs whose candidate could be read, a batch at a time, with its tokens ``(B, images * T, W)``."""
+        artifact = self.artifacts[PART]
+        known = [place for place, pair in enumerate(pairs) if pair.candidate not in artifact.failed]
+        for start in range(0, len(known), self.batch):
+            places = known[start : start + self.batch]
+            yield places, artifact.rows([pairs[place].candidate for place in places])

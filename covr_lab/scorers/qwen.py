@@ -10,7 +10,7 @@ from typing import Final, Literal
 
 import torch
 
-from covr_lab.engines.chat import MediaKind, Prompt, left_padded
+from covr_lab.engines.chat import MediaKind, Prompt
 from covr_lab.engines.hf import HFEngine, buckets, windows
 from covr_lab.engines.request import Request
 from covr_lab.scorers.base import Pair
@@ -147,13 +147,7 @@ class QwenReranker(SeeingScorer):
 
     @torch.inference_mode()
     def _scored(self, prompts: list[Prompt]) -> list[float]:
-        network = self.vlm.network
-        inputs = left_padded(prompts, network.generation_config.pad_token_id)
-        with torch.autocast(network.device.type, enabled=False):
-            inputs = {key: value.to(network.device) for key, value in inputs.items()}
-            states = network.base_model(**inputs, use_cache=False).last_hidden_state[:, -1].float()
-            rows = network.get_output_embeddings().weight[self.tokens].float()
-            logits = (states.unsqueeze(1) * rows).sum(-1)  # row by row, see rowwise() of BLIP
+        logits = self.vlm.logits(prompts, self.tokens)
         found: list[float] = torch.sigmoid(logits[:, 0] - logits[:, 1]).tolist()
         return found
 

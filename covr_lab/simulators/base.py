@@ -51,6 +51,10 @@ class UserSimulator(nn.Module, ABC):
         del engines
         return frozenset()
 
+    def load(self) -> None:
+        """Bring weights into memory, once, before a trainer moves the user to its device; most users have none."""
+        return
+
     def bind(self, gallery: Gallery, videos: VideoStore | None = None) -> None:
         """Take the gallery that ``Session`` rows refer to, and the media (called once before the loop)."""
         del videos  # most users know captions alone

@@ -13,9 +13,10 @@ from torch import nn
 from covr_lab.engines.base import Engine
 from covr_lab.engines.request import Rehearsal
 from covr_lab.frozen import Frozen
+from covr_lab.functional.text import side_by_side
 from covr_lab.gallery.gallery import Gallery
 from covr_lab.simulators.base import CHOICES, Choice, UserSimulator, stream
-from covr_lab.types import Feedback, Session, Target
+from covr_lab.types import Feedback, Question, Session, Target
 
 if TYPE_CHECKING:
     from covr_lab.gallery.videos import VideoStore
@@ -119,6 +120,11 @@ class DegradedUser(UserSimulator):
         """Hand the user its engines."""
         return self.user.connect(engines)
 
+    def load(self) -> None:
+        """Load the user's weights; its fingerprint may be known only then."""
+        self.user.load()
+        self.fingerprint = self.user.fingerprint
+
     def bind(self, gallery: Gallery, videos: VideoStore | None = None) -> None:
         """Bind user and degradations."""
         self.gallery = gallery
@@ -134,26 +140,46 @@ class DegradedUser(UserSimulator):
         """Who stops at the sight of the video on display."""
         return self.user.satisfied(sessions, targets)
 
+    def converse(
+        self, sessions: Sequence[Session], targets: Sequence[Target], questions: Sequence[Question | None]
+    ) -> list[Feedback]:
+        """Degraded feedback for each session; of a round, every answer has a degradation of its own."""
+        asked = questions if "answer" in self.allowed else [None] * len(questions)
+        meant = self.user.converse(self._remembered(sessions), targets, asked)
+        return [self._degraded(session, words) for session, words in zip(sessions, meant, strict=True)]
+
     def respond(
         self, sessions: Sequence[Session], targets: Sequence[Target], questions: Sequence[str | None]
     ) -> list[Feedback]:
         """Degraded feedback for each session (see :meth:`UserSimulator.respond`)."""
-        heard = sessions
-        if "answer" not in self.allowed:
-            heard, questions = [deaf(session) for session in sessions], [None] * len(sessions)
-        meant = self.user.respond(heard, targets, questions)
+        asked = questions if "answer" in self.allowed else [None] * len(questions)
+        meant = self.user.respond(self._remembered(sessions), targets, asked)
         return [self._degraded(session, words) for session, words in zip(sessions, meant, strict=True)]
+
+    def _remembered(self, sessions: Sequence[Session]) -> Sequence[Session]:
+        return sessions if "answer" in self.allowed else [deaf(session) for session in sessions]
 
     def _degraded(self, session: Session, words: Feedback) -> Feedback:
         if words.action == "stop":
             return words
+        exchanges = tuple(
+            replace(each, answer=self._spoilt(session, each.answer, "answer", at)) if each.answer.strip() else each
+            for at, each in enumerate(words.exchanges)
+        )
+        # The text of a round is its answers: the system hears them once, not two versions of them.
+        text = side_by_side(e.answer for e in exchanges) if exchanges else self._spoilt(session, words.text)
+        if text == words.text and exchanges == words.exchanges:
+            return words
+        return replace(words, text=text, exchanges=exchanges, clean=words.clean or words.text)
+
+    def _spoilt(self, session: Session, text: str, *key: str | int) -> str:
+        """``text`` after all degradations; ``key`` sets the random streams of an answer apart."""
         said = [session.query.text, *(turn.feedback.text for turn in session.turns if turn.feedback is not None)]
-        text = words.text
         for name, module in zip(self.names, self.degradations, strict=True):
             degradation = cast(Degradation, module)
-            draw = stream(degradation.seed, name, session.query.session_id, len(session.turns))
+            draw = stream(degradation.seed, name, session.query.session_id, len(session.turns), *key)
             text = degradation.degrade(text, said, draw)
-        return words if text == words.text else replace(words, text=text, clean=words.clean or words.text)
+        return text
 
 
 def deaf(session: Session) -> Session:

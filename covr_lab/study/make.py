@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from covr_lab.results import plots
 from covr_lab.results.folder import now, write_json
+from covr_lab.results.summary import named
+from covr_lab.results.tables import named_table, shared_naming
 from covr_lab.study.export import clean, plain_table, to_csv, to_tex
 from covr_lab.study.figures import make_panels
 from covr_lab.study.page import Section, write_page
@@ -89,6 +91,7 @@ def write_study(study: Study, plan: Sequence[Played], out: Path, missing: Mappin
     results = Results(study, plan, out, missing)
     verdicts, published = judge(results), compare_published(results)
     sections = [*_opening(results, verdicts, published), *_items(results), *_closing(results, verdicts)]
+    sections = [_named(section, results) for section in sections]
     for folder in ("tables", "figures"):
         (out / folder).mkdir(parents=True, exist_ok=True)
     for section in sections:
@@ -96,6 +99,16 @@ def write_study(study: Study, plan: Sequence[Played], out: Path, missing: Mappin
     write_json(out / "study.json", clean(_document(results, sections, verdicts, published)))
     page = write_page(results, sections, out / "report.html")
     return Report(page.resolve(), results.left_out(), tuple(verdicts))
+
+
+def _named(section: Section, results: Results) -> Section:
+    """``section`` with its metrics named as the protocol of its runs has it."""
+    conditions = {context.condition for context in section.contexts}
+    runs = [run for name in conditions for run in results.conditions[name].runs.values()]
+    naming = shared_naming(runs)
+    panels = tuple(replace(panel, title=named(panel.title, naming)) for panel in section.panels)
+    table = None if section.table is None else named_table(section.table, runs)
+    return replace(section, table=table, panels=panels)
 
 
 def _opening(results: Results, verdicts: Sequence[Verdict], published: Sequence[Mapping[str, Any]]) -> list[Section]:

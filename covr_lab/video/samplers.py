@@ -80,6 +80,39 @@ class Middle(FrameSampler):
         return "middle"
 
 
+class PerSecond(FrameSampler):
+    """Equidistant frames at a fixed rate, within a bound.
+
+    Args:
+        rate: frames a second.
+        most: frames at most; of a clip without a clock as many of them as it has.
+
+    >>> PerSecond(1.0, 32).choose(250, 10.0).tolist()[:3], len(PerSecond(1.0, 32).choose(3000, 120.0))
+    ([12, 37, 62], 32)
+    """
+
+    def __init__(self, rate: float, most: int) -> None:
+        novelty.check_rates(((0.0, rate),))
+        if most < 1:
+            raise ValueError(f"most must be at least 1, not {most}")
+        self.rate, self.most = rate, most
+
+    def indices(self, total: int) -> Indices:
+        """Int64 ``(min(total, most),)``, strictly ascending."""
+        return sampling.uniform(total, min(total, self.most))
+
+    def choose(self, total: int, seconds: float | None) -> Indices:
+        """Int64 ``(F,)``, strictly ascending."""
+        if seconds is None:
+            return self.indices(total)
+        count = novelty.probe_count(total, seconds, ((0.0, self.rate),))
+        return sampling.uniform(total, min(count, self.most))
+
+    def describe(self) -> str:
+        """``per second:RATE, at most COUNT``."""
+        return f"per second:{self.rate:g}, at most {self.most}"
+
+
 class All(FrameSampler):
     """Every frame; the caller pays for the memory."""
 

@@ -8,7 +8,8 @@ not at all; ``tools/eval.py --cold`` starts all of them empty.
   makes it.
 - Probes and selections: ``probes.sqlite`` holds the novelty of every clip's probes, by their pixels and the embedder.
   The selection of a :class:`NoveltyView` is an artifact as above; its address also knows rates, size of the probes,
-  number of frames, mixing and version of the rule. A damaged entry of the former is a miss.
+  number of frames, mixing and version of the rule, that of a :class:`QualityView` its choice and number of
+  frames. A damaged entry of the former is a miss.
 - Predictions: ``generations/`` (:class:`~covr_lab.engines.CachedEngine`) and ``scores/`` (``CachedScorer``). Address:
   model, prompt or pair, sampling, and of every video media, indices of the frames, size and stamps. A damaged entry
   is a miss.
@@ -19,6 +20,16 @@ not at all; ``tools/eval.py --cold`` starts all of them empty.
 from covr_lab.views.base import FrameEmbedder, FrameView
 from covr_lab.views.blip import BlipFrameEmbedder
 from covr_lab.views.novelty import NoveltyView
+from covr_lab.views.quality import FrameChoice, QualityFrames, QualityView
 from covr_lab.views.uniform import UniformView
 
-__all__ = ["BlipFrameEmbedder", "FrameEmbedder", "FrameView", "NoveltyView", "UniformView"]
+__all__ = [
+    "BlipFrameEmbedder",
+    "FrameChoice",
+    "FrameEmbedder",
+    "FrameView",
+    "NoveltyView",
+    "QualityFrames",
+    "QualityView",
+    "UniformView",
+]

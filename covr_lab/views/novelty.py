@@ -4,38 +4,32 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import torch
-from torch import Tensor
 
-from covr_lab.engines.request import Media
 from covr_lab.functional.novelty import RATES, SELECTOR, Rates, Steps, novelty, select
 from covr_lab.functional.sampling import Indices
 from covr_lab.gallery.cache import VectorCache, cache_dir
 from covr_lab.gallery.store import library_versions
-from covr_lab.retrievers.video import Part, VideoEncoder
-from covr_lab.types import Refused, SessionError
+from covr_lab.retrievers.video import Part
+from covr_lab.types import SessionError
 from covr_lab.video.overlay import fit
-from covr_lab.video.samplers import Listed, Probes
-from covr_lab.views.base import FrameEmbedder, FrameView
+from covr_lab.video.samplers import Probes
+from covr_lab.views.base import FrameEmbedder
+from covr_lab.views.selection import SelectionView
 from covr_lab.views.uniform import check_look
 
 if TYPE_CHECKING:
-    from covr_lab.gallery.gallery import Gallery
-    from covr_lab.gallery.videos import VideoStore
     from covr_lab.video import Clip
     from covr_lab.video.base import Frames
 
-EXACT: Final = 2**24  # whole numbers below are exact in float32
 PROBED: Final = 1  # another number: other values of the same vectors
-NOTHING: Final = -1.0  # fills rows of videos with fewer frames
 
 
-class NoveltyView(VideoEncoder, FrameView):
+class NoveltyView(SelectionView):
     """Frames at the quantiles of a clip's novelty; no query changes them, and ``tools/index.py`` computes them.
 
     Views that differ in ``side`` and ``timestamps`` alone share one artifact. An embedder that is also a retriever is
@@ -88,43 +82,21 @@ class NoveltyView(VideoEncoder, FrameView):
         """sha256 of embedder and rule; how often and how large is probed stands in the artifact's address."""
         return _digest("novelty", SELECTOR, self.embedder.fingerprint, self.frames, self.mixing)
 
-    def bind(self, gallery: Gallery, videos: VideoStore | None = None) -> None:
-        """Read the selections.
-
-        Raises:
-            Refused: the artifact is missing or damaged, or nothing could be selected of any video.
-        """
-        self.open(gallery, videos)
-        self.videos, artifact = videos, self.artifacts["selection"]
-        if artifact.failed and not artifact.ids:
-            raise Refused(
-                f"{artifact.folder}: frames could be selected of none of {len(artifact.failed)} videos, the first "
-                f"because: {next(iter(artifact.failed.values()))} (mend it, then run tools/index.py RECIPE --retry)"
-            )
-
     def prepare(self, name: str, clip: Clip) -> Clip:
         """Probes at their size, also from a reader that does not scale."""
         return replace(clip, frames=fit(clip.frames, self.parts[name].sampler.side))
 
-    def encode_clips(self, name: str, clips: Mapping[str, Clip]) -> dict[str, Tensor | str]:
-        """Native indices float32 ``(frames,)`` of each clip, ascending, then -1; or why nothing was selected."""
-        del name
-        return {video: self._encode(clip) for video, clip in clips.items()}
-
-    def _encode(self, clip: Clip) -> Tensor | str:
+    def choose(self, video: str, clip: Clip) -> Indices | str:
+        """Native indices of the frames that show something new, or why the probes cannot be embedded."""
+        del video
         # In a damaged clip one frame may stand for several probes: it is one probe.
         positions, places = np.unique(clip.indices, return_index=True)
         try:
-            chosen = select(self._novelty(clip.frames[places]), positions, self.frames, self.mixing)
+            return select(self._novelty(clip.frames[places]), positions, self.frames, self.mixing)
         except (SessionError, ValueError) as error:
             return f"its probes cannot be embedded: {error}"
         except torch.cuda.OutOfMemoryError:
             return f"its {len(positions)} probes do not fit into memory: lower rates or probe_side"
-        if chosen[-1] >= EXACT:
-            return f"it has frames beyond the {EXACT}th: cut it"
-        row = torch.full((self.frames,), NOTHING)
-        row[: len(chosen)] = torch.from_numpy(chosen)
-        return row
 
     def _novelty(self, probes: Frames) -> Steps:
         """Novelty float32 ``(M,)`` of probes uint8 ``(M, H, W, 3)``, embedded unless these very pixels were before."""
@@ -136,22 +108,6 @@ class NoveltyView(VideoEncoder, FrameView):
         found = novelty(self.embedder.embed_frames(probes).float().cpu().numpy())
         self.cache.put({key: found})
         return found
-
-    def selection(self, video: str) -> Indices:
-        """Native indices int64 ``(F,)`` of the frames to show, strictly ascending.
-
-        Raises:
-            SessionError: the video could not be read or embedded, or is not in the index.
-        """
-        row = self.artifacts["selection"].row(video).numpy()
-        return row[row >= 0].astype(np.int64)
-
-    def media(self, video: str) -> Media:
-        """The selected frames of ``video``."""
-        assert self.videos is not None  # bind refuses it
-        chosen = Listed(self.selection(video).tolist())
-        count = len(chosen.chosen)
-        return Media(video, count, self.videos, sampler=chosen, side=self.side, timestamps=self.timestamps)
 
 
 def _digest(*parts: object) -> str:

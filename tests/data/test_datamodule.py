@@ -79,7 +79,7 @@ def test_gallery_file_replaces_the_rule_and_names_missing_targets(tmp_path: Path
     path.write_text("\n")
     with pytest.raises(ValueError, match=r"gallery.txt: no ids"):
         Fixed(gallery_file=str(path)).setup("predict")
-    with pytest.raises(FileNotFoundError, match=r"absent.txt: no such gallery file"):
+    with pytest.raises(FileNotFoundError, match=r"absent.txt: no such file of ids"):
         Fixed(gallery_file=str(tmp_path / "absent.txt")).setup("predict")
 
 

@@ -115,7 +115,7 @@ def test_store_gets_paths_reader_and_all_references(annotations: str, tmp_path: 
 
 def test_system_captions(annotations: str) -> None:
     data = WebVidCoVR(annotations=annotations)
-    assert data.gallery is data.user_gallery
+    assert data.gallery == data.user_gallery
     blind = WebVidCoVR(annotations=annotations, system_captions=False)
     assert blind.gallery.captions == {}
     assert (blind.gallery.ids, blind.gallery.digest) == (data.gallery.ids, data.gallery.digest)

@@ -27,7 +27,7 @@ SCHEMAS = {
 }
 
 
-TEXT_ALONE = {"question_ivr", "question_umivr", "question_merlin", "compress"}
+TEXT_ALONE = {"question_ivr", "question_auto", "question_auto_vid", "question_umivr", "question_merlin", "compress"}
 
 
 def written(folder: Path, content: str, module: str = "intent") -> str:

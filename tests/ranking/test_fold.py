@@ -11,7 +11,7 @@ from torch.nn.functional import normalize
 
 from covr_lab.gallery.gallery import Gallery
 from covr_lab.modular import ModularSystem
-from covr_lab.ranking import SlerpFold, StaticRRF
+from covr_lab.ranking import MeanFold, SlerpFold, StaticRRF
 from covr_lab.ranking.channels import Channel, opening_ask, retrieve
 from covr_lab.ranking.retrieve import rank_gallery
 from covr_lab.reasoning import NewestFeedback
@@ -169,3 +169,11 @@ def test_a_fold_that_cannot_start_from_turn_zero_is_refused() -> None:
     slots = {"opening": "dice", "intent": NewestFeedback(), "fusion": StaticRRF()}
     with pytest.raises(ValueError, match=r"system\.channels\.text\.fold .* 'dice', not 'other'"):
         ModularSystem(retrievers={"dice": Dice(), "other": Dice()}, channels=channels, **slots)  # type: ignore[arg-type]
+
+
+def test_a_mean_fold_gives_the_mean_of_the_similarities() -> None:
+    generator = torch.Generator().manual_seed(0)
+    vectors, features = (normalize(torch.randn(size, WIDTH, generator=generator), dim=1) for size in (4, 9))
+    folded = MeanFold()(vectors)
+    assert (features @ folded).tolist() == pytest.approx((features @ vectors.T).mean(1).tolist(), abs=1e-6)
+    assert torch.equal(MeanFold()(vectors[:1]), vectors[0])

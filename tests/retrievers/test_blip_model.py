@@ -160,8 +160,8 @@ def test_what_can_change_an_output_changes_the_fingerprint(tiny_blip: Path, tmp_
     first = load(tiny_blip).fingerprint
     assert load(shutil.copytree(tiny_blip, tmp_path / "moved")).fingerprint == first
     changes: list[dict[str, Any]] = [
-        {"image_size": 64}, {"storyboard": 2}, {"max_words": 30}, {"max_length": 32}, {"heads": (2, 4)},
-        {"vision_eps": 1e-5}, {"tile": 2},
+        {"image_size": 64}, {"storyboard": 2}, {"max_words": 30}, {"max_length": 35}, {"heads": (2, 4)},
+        {"vision_eps": 1e-5}, {"tile": 2}, {"separators": True},
     ]  # fmt: skip
     found = [load(tiny_blip, **change).fingerprint for change in changes]
     weights = shutil.copytree(tiny_blip, tmp_path / "weights")
@@ -181,7 +181,7 @@ def test_nothing_learns(blip: Blip, pixels: Tensor) -> None:
     assert not blip.images(pixels)[0].requires_grad
 
 
-@pytest.mark.parametrize("setting", [{"max_length": 60}, {"storyboard": 0}, {"tile": 0}, {"max_words": -1}])
+@pytest.mark.parametrize("setting", [{"max_length": 2}, {"max_length": 600}, {"storyboard": 0}, {"tile": 0}, {"max_words": -1}])
 def test_impossible_settings_are_refused(setting: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=next(iter(setting))):
         Blip(model="blip-base-coco", **setting)

@@ -39,9 +39,11 @@ def test_cleaning_twice_changes_nothing(text: str, words: int) -> None:
         assert clean(once) == once
 
 
-def reader(folder: Path, max_words: int | None = None, max_length: int = 16) -> TextReader:
+def reader(
+    folder: Path, max_words: int | None = None, max_length: int = 16, separators: bool = False
+) -> TextReader:
     tokenizer, enc = load_tokenizer(folder, ROWS)
-    return TextReader(tokenizer, enc, max_words, max_length)
+    return TextReader(tokenizer, enc, max_words, max_length, separators)
 
 
 def test_the_first_token_says_whether_an_image_is_read(tiny_blip: Path) -> None:
@@ -71,6 +73,15 @@ def test_what_is_cut_is_counted(tiny_blip: Path) -> None:
     words = reader(tiny_blip, max_words=30, max_length=64)
     assert words.ids([red], True) == words.ids([blue], True)
     assert words.truncated([red, blue]) == [True, True]
+
+
+def test_a_separator_is_one_token_or_its_letters(tiny_blip: Path) -> None:
+    """The plain tokenizer reads [SEP] as a token; cleaned texts are in lower case."""
+    text, (tokenizer, _) = "a man [SEP] a dog", load_tokenizer(tiny_blip, ROWS)
+    assert reader(tiny_blip, separators=True).ids([text], False) == [tokenizer(text).input_ids]
+    assert reader(tiny_blip).ids([text], False) == [tokenizer("a man [ sep ] a dog").input_ids]
+    assert reader(tiny_blip, max_length=7).truncated([text]) == [True]
+    assert reader(tiny_blip, max_length=7, separators=True).truncated([text]) == [False]
 
 
 @pytest.mark.parametrize(

@@ -67,7 +67,10 @@ class Blip(Frozen):
         image_size: pixels of an input side; by default that of the checkpoint.
         storyboard: n; n * n consecutive frames are one image of n x n cells.
         max_words: words read of a text (CoVR's evaluator: 30), ``None`` for no such limit.
-        max_length: tokens read of a text, [CLS] and [SEP] among them.
+        max_length: tokens read of a text, [CLS] and [SEP] among them (IVR: 35); it is padded to the next of
+            :data:`~covr_lab.retrievers.blip.tokens.LENGTHS`.
+        separators: read "[SEP]" between the pieces of a text as BERT's separator token, as IVR does; else as its
+            letters.
         heads: attention heads of the vision and the text tower; by default what the checkpoint says.
         vision_eps: epsilon of the vision layer norms; by default what the checkpoint says, for a file 1e-6.
         tile: images or texts that go through the network together; costs memory, and pays on a GPU.
@@ -95,20 +98,21 @@ class Blip(Frozen):
         storyboard: int = 1,
         max_words: int | None = None,
         max_length: int = 64,
+        separators: bool = False,
         heads: tuple[int, int] | None = None,
         vision_eps: float | None = None,
         tile: int = 8,
     ) -> None:
         super().__init__()
-        if max_length not in LENGTHS:
-            raise ValueError(f"max_length must be one of {LENGTHS}, not {max_length}")
+        if not 3 <= max_length <= LENGTHS[-1]:
+            raise ValueError(f"max_length must be from 3 to {LENGTHS[-1]}, not {max_length}")
         for name, value in {"storyboard": storyboard, "tile": tile, "max_words": max_words or 1}.items():
             if value < 1:
                 raise ValueError(f"{name} must be 1 or more, not {value}")
         preset = PRESETS.get(model)
         self.model, self.tokenizer = preset.model if preset else model, TOKENIZERS.get(tokenizer or "", tokenizer)
         self.vision_eps = preset.vision_eps if preset and vision_eps is None else vision_eps
-        self.image_size, self.heads = image_size, heads
+        self.image_size, self.heads, self.separators = image_size, heads, separators
         self.storyboard, self.max_words, self.max_length, self.tile = storyboard, max_words, max_length, tile
 
     def load(self) -> None:
@@ -123,16 +127,17 @@ class Blip(Frozen):
         vision, text = towers(read.config)
         if self.tokenizer is None and not path.is_dir():
             raise Refused(f"model '{self.model}' has no tokenizer beside it: set tokenizer (BLIP: bert-base-uncased)")
-        if text.max_position_embeddings < self.max_length:
+        if text.max_position_embeddings < next(length for length in LENGTHS if length >= self.max_length):
             raise Refused(f"model '{self.model}' reads {text.max_position_embeddings} tokens: set max_length lower")
         tokenizer, enc_token = load_tokenizer(local_path(self.tokenizer) if self.tokenizer else path, text.vocab_size)
-        self.reader = TextReader(tokenizer, enc_token, self.max_words, self.max_length)
+        self.reader = TextReader(tokenizer, enc_token, self.max_words, self.max_length, self.separators)
         self.network = self._build(read)
         self.width, self.side = int(self.network.vision_proj.out_features), cast("int", vision.image_size)
         self.can_match = hasattr(self.network, "itm_head")
         self.summary, self.skipped = read.summary, read.skipped
         self.image_fingerprint = self._fingerprint(read)
         texts = [self.image_fingerprint, self.reader.enc_token, self.max_words, self.max_length]
+        texts += ["separators"] * self.separators
         words = self.reader.tokenizer.backend_tokenizer.to_str()
         self.fingerprint = hashlib.sha256(json.dumps([*texts, words]).encode()).hexdigest()
         self.freeze()
@@ -173,6 +178,14 @@ class Blip(Frozen):
                 embeds.append(rowwise(self.network.vision_proj, states[: len(part), 0]))
             tokens.append(states[: len(part)])
         return normalize(torch.cat(embeds), dim=-1), torch.cat(tokens)
+
+    @torch.inference_mode()
+    def embeddings(self, states: Tensor) -> Tensor:
+        """Unit vectors float32 ``(..., D)`` of first visual tokens ``(..., W)``: those that :meth:`images` gives."""
+        flat = states.reshape(-1, states.shape[-1]).to(self.device, torch.float32)
+        with full_precision(self.device):
+            found = normalize(rowwise(self.network.vision_proj, flat), dim=-1)
+        return found.reshape(*states.shape[:-1], -1)
 
     def texts(self, texts: Sequence[str]) -> Tensor:
         """Unit vectors float32 ``(B, D)`` of descriptions."""

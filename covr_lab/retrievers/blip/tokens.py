@@ -74,19 +74,25 @@ class TextReader:
         enc_token: id that replaces [CLS] where the text is read together with an image.
         max_words: words read of a text, ``None`` for no such limit.
         max_length: tokens read of a text, [CLS] and [SEP] among them.
+        separators: read "[SEP]" as the token of that name, and not as its letters in lower case.
     """
 
     def __init__(
-        self, tokenizer: PreTrainedTokenizerBase, enc_token: int, max_words: int | None, max_length: int
+        self,
+        tokenizer: PreTrainedTokenizerBase,
+        enc_token: int,
+        max_words: int | None,
+        max_length: int,
+        separators: bool = False,
     ) -> None:
-        self.tokenizer, self.enc_token = tokenizer, enc_token
+        self.tokenizer, self.enc_token, self.separators = tokenizer, enc_token, separators
         self.max_words, self.max_length, self.pad = max_words, max_length, int(tokenizer.pad_token_id)
 
     def ids(self, texts: Sequence[str], grounded: bool) -> list[list[int]]:
         """Token ids; [ENC] first for a pass over image tokens (``grounded``), else [CLS]."""
         if not texts:
             return []
-        cleaned = [clean(text, self.max_words) for text in texts]
+        cleaned = [self._clean(text, self.max_words) for text in texts]
         found: list[list[int]] = self.tokenizer(cleaned, truncation=True, max_length=self.max_length).input_ids
         return [[self.enc_token, *ids[1:]] for ids in found] if grounded else found
 
@@ -94,10 +100,14 @@ class TextReader:
         """Which texts go on beyond a limit."""
         cut = []
         for text in texts:
-            words = clean(text).split()
+            words = self._clean(text).split()
             short = self.max_words is None or len(words) <= self.max_words
             cut.append(not short or len(self.tokenizer(" ".join(words)).input_ids) > self.max_length)
         return cut
+
+    def _clean(self, text: str, max_words: int | None = None) -> str:
+        cleaned = clean(text, max_words)
+        return cleaned.replace("[sep]", "[SEP]") if self.separators else cleaned
 
 
 def tiles(ids: Sequence[Sequence[int]], rows: int, pad: int) -> Iterator[tuple[list[int], Tensor, Tensor]]:

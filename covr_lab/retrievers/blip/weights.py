@@ -100,7 +100,7 @@ def read_checkpoint(
         vision.num_attention_heads, text.num_attention_heads = heads
     if vision_eps is not None:
         vision.layer_norm_eps = vision_eps
-    _check_heads(path, vision, text, named=heads is not None)
+    check_heads(path, vision, text, named=heads is not None)
     _check_tensors(path, config, kept)
     kept = {key: value.to(torch.float32, copy=True) for key, value in kept.items()}
     summary = describe(config)
@@ -255,7 +255,18 @@ def _layers(tensors: Mapping[str, Tensor], start: str) -> int:
     return 1 + max(int(key.removeprefix(start + ".").split(".")[0]) for key in tensors if key.startswith(start + "."))
 
 
-def _check_heads(path: Path, vision: BlipVisionConfig, text: BlipTextConfig, named: bool) -> None:
+def check_heads(path: Path, vision: BlipVisionConfig, text: BlipTextConfig, named: bool) -> None:
+    """Refuse widths that the heads do not divide, and heads that published folders got wrong.
+
+    Args:
+        path: of the checkpoint.
+        vision: its vision tower.
+        text: its text tower.
+        named: whether the user named the heads.
+
+    Raises:
+        Refused: see above.
+    """
     for name, tower in {"vision": vision, "text": text}.items():
         if tower.hidden_size % tower.num_attention_heads:
             raise Refused(f"model '{path}': {name} width {tower.hidden_size} is no multiple of its heads: set heads")
