@@ -42,7 +42,7 @@ $(VENV)/installed: setup.cfg constraints.txt
 	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; (3, 11) <= v < (3, 14) or sys.exit("covr_lab needs Python 3.11 to 3.13, not %d.%d: say which, e.g. make PYTHON=python3.11" % v)'
 	$(PYTHON) -m venv $(VENV)
 	$(PY) -m pip install --quiet --upgrade 'pip>=25,<27'
-	$(INSTALL) -e '.[captions,dashboards,decord,reasoning,tagger,test]'
+	$(INSTALL) -e '.[captions,dashboards,decord,quality,reasoning,tagger,test]'
 	touch $@
 
 $(VENV)/installed-dev: $(VENV)/installed

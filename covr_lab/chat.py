@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from covr_lab.functional.text import content_words
 from covr_lab.gallery.gallery import Gallery
-from covr_lab.types import Cap, Feedback, Query, Question, Reflection, Refused, Session, Turn
+from covr_lab.types import Cap, Exchange, Feedback, Probe, Query, Question, Reflection, Refused, Session, Turn
 
 if TYPE_CHECKING:
     import torch
@@ -52,13 +52,22 @@ class Conversation:
         """
         return cls(system, Session(query))._extended(lambda: system.start([query]))
 
-    def say(self, text: str) -> Self:
+    def following(self, said: Sequence[Exchange]) -> tuple[Probe, ...]:
+        """The questions that are open after ``said``, where the system asks a round of them; none in any other case."""
+        interview = self.question.interview if self.question else None
+        return interview.following(said) if interview else ()
+
+    def say(self, text: str, exchanges: Sequence[Exchange] = ()) -> Self:
         """One turn later, after the feedback ``text``.
+
+        Args:
+            text: what the person says; the answers side by side, where a round was asked.
+            exchanges: questions and answers of the round.
 
         Raises:
             SessionError: the feedback cannot be answered; this conversation can still go on.
         """
-        said = [Feedback("free", text, "human")]
+        said = [Feedback("free", text, "human", exchanges=tuple(exchanges))]
         later = self._extended(lambda: self.system.step([self.session], said, [self.question]))
         return replace(later, before=self)
 
@@ -189,6 +198,15 @@ def state_text(session: Session, width: int) -> str:
     values = {"running query": state.query or "-", "feedback read as": state.satisfaction, **words}
     lines = [_wrapped(f"{name}: {value}", width, 0) for name, value in values.items()]
     return "\n".join(lines if session.state else [*lines, "(nothing is remembered before the first feedback)"])
+
+
+def probe_text(probe: Probe) -> str:
+    """A question of a round, with the part of the video that it is about.
+
+    >>> probe_text(Probe("where is the dog?", "first half")), probe_text(Probe("where is the dog?"))
+    ('question, about the first half: where is the dog?', 'question: where is the dog?')
+    """
+    return f"question{'' if probe.part == 'whole' else f', about the {probe.part}'}: {probe.text}"
 
 
 def cap_text(cap: Cap, video: str) -> str:

@@ -334,6 +334,7 @@ class Context:
         rival: id of the video that the candidate is compared with, ``None`` where it is not compared.
         rival_caption: caption of the rival, "" when there is none.
         encounter: 0-based pass of the schedule of comparisons.
+        reasons: why the candidate won its comparisons, for who explains a ranking.
     """
 
     session: Session
@@ -356,6 +357,7 @@ class Context:
     rival: str | None = None
     rival_caption: str = ""
     encounter: int = 0
+    reasons: tuple[str, ...] = ()
 
 
 class Refused(ValueError):

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import random
 import select
 import socket
@@ -107,6 +108,16 @@ def prompt_text(body: Body) -> str:
     contents = [message["content"] for message in body.get("messages", ())]
     parts = [[content] if isinstance(content, str) else [p.get("text", "") for p in content] for content in contents]
     return "\n".join(text for texts in parts for text in texts)
+
+
+def likely(body: Body, text: str | None) -> dict[str, Any] | None:
+    """Where probabilities are asked for, those of the first token in an answer like ``{"A": 0.5}``."""
+    if not body.get("logprobs") or not (text or "").startswith("{"):
+        return None
+    shares = json.loads(text or "")
+    tokens = [{"token": token, "logprob": math.log(share), "bytes": None} for token, share in shares.items()]
+    best = max(tokens, key=lambda token: float(token["logprob"]))
+    return {"content": [{**best, "top_logprobs": tokens}], "refusal": None}
 
 
 class OpenAIServer:
@@ -323,7 +334,7 @@ class Handler(BaseHTTPRequestHandler):
             "object": "chat.completion",
             "created": int(time.time()),
             "model": body["model"],
-            "choices": [{"index": 0, "message": message, "finish_reason": finish, "logprobs": None}],
+            "choices": [{"index": 0, "message": message, "finish_reason": finish, "logprobs": likely(body, text)}],
             "usage": {**tokens, "total_tokens": sum(tokens.values())},
         }
         self.reply(200, content, short=short)

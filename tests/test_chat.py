@@ -4,8 +4,8 @@ import importlib.util
 import io
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -16,11 +16,12 @@ import pytest
 from covr_lab.chat import Conversation, Desk, cap_text, open_desk
 from covr_lab.data import WordWorld
 from covr_lab.protocol import EvalProtocol
+from covr_lab.reasoning.interview import Interview
 from covr_lab.results.folder import RunRefused
 from covr_lab.results.reader import densify, read_rows, read_run
 from covr_lab.runner import SessionRunner
 from covr_lab.simulators import ScriptedUser
-from covr_lab.types import Cap, Context, Event, Feedback, Query, Question, Session, SessionError, Turn
+from covr_lab.types import Cap, Context, Event, Exchange, Feedback, Probe, Query, Question, Session, SessionError, Turn
 
 ROOT = Path(__file__).resolve().parents[1]
 RECIPE, TOOL = ROOT / "recipes" / "recovr_words.yaml", ROOT / "tools" / "chat.py"
@@ -205,6 +206,57 @@ def test_undo_brings_back_the_question_and_what_led_to_it(desk: Desk, monkeypatc
         assert np.array_equal(turn.result.rows, other.result.rows)
     for number, turn in enumerate(straight.session.turns[1:], 1):
         assert Event("asked after", str(number)) in turn.events
+
+
+@dataclass(frozen=True)
+class Round(Interview):
+    """Two questions together, then one about the first answer, if there was one."""
+
+    def following(self, said: Sequence[Exchange]) -> tuple[Probe, ...]:
+        if not said:
+            return Probe("what is it?", slot="object"), Probe("where is it?", "second half")
+        return (Probe(f"what colour is the {said[0].answer}?"),) if len(said) == 2 and said[0].answer else ()
+
+
+def test_a_round_is_asked_question_by_question(talk: Talk, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    heard, ask, step = list[Feedback](), desk.system.ask, desk.system.step
+
+    def rounds(sessions: Sequence[Session]) -> list[Question | None]:
+        asked = ask(sessions)
+        return [
+            Question("what is it?", interview=Round()) if len(s.turns) < 3 else q
+            for s, q in zip(sessions, asked, strict=True)
+        ]
+
+    def noting(sessions: list[Session], said: list[Feedback], questions: list[Question | None]) -> list[Turn]:
+        heard.extend(said)
+        return step(sessions, said, questions)
+
+    monkeypatch.setattr(desk.system, "ask", rounds)
+    monkeypatch.setattr(desk.system, "step", noting)
+    start = [desk.references[0], "make it red"]
+    # A command between two questions changes nothing; a turn that is taken back begins its round anew; a round without
+    # an answer is asked again.
+    first, again = ["ball", "/state", "in snow", "green"], ["cat", "/undo", "", "", "", "in a garden"]
+    text = talk(*start, *first, *again, "dog", "", "huge", "and at night")
+    rows = stored(desk)
+    assert [row["feedback"] for row in rows] == [None, "in a garden", "dog; huge", "and at night"]
+    assert [[tuple(each.values()) for each in row["exchanges"]] for row in rows[1:]] == [
+        [("what is it?", "whole", "object", ""), ("where is it?", "second half", "", "in a garden")],
+        [
+            ("what is it?", "whole", "object", "dog"),
+            ("where is it?", "second half", "", ""),
+            ("what colour is the dog?", "whole", "", "huge"),
+        ],
+        [],
+    ]
+    assert [row["question"] for row in rows[1:3]] == ["what is it?"] * 2
+    assert "question, about the second half: where is it?\nanswer> /state\n" in text
+    assert text.count("say what should change") == 1
+    assert text.count("a round of questions") == 4  # turn 0, turn 1, turn 0 again, turn 1 again
+    exchanges = [each.exchanges for each in heard]
+    assert [len(each) for each in exchanges] == [3, 2, 3, 0]
+    assert heard[0] == Feedback("free", "ball; in snow; green", "human", exchanges=exchanges[0])
 
 
 def test_a_cap_of_the_order_says_so() -> None:

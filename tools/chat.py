@@ -9,13 +9,25 @@ import logging
 import random
 import shutil
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from textwrap import fill
 
-from covr_lab.chat import Conversation, Desk, find_videos, listed, open_desk, results_text, state_text, why_text
-from covr_lab.types import Query, Refused, SessionError
+from covr_lab.chat import (
+    Conversation,
+    Desk,
+    find_videos,
+    listed,
+    open_desk,
+    probe_text,
+    results_text,
+    state_text,
+    why_text,
+)
+from covr_lab.functional.text import side_by_side
+from covr_lab.types import Exchange, Query, Refused, SessionError
 
 EPILOG = """\
 any key of the recipe can be overridden, with short paths into components: --system.fusion.window 3
@@ -36,6 +48,10 @@ COMMANDS = ("/found", "/undo", "/why", "/state")  # those about a dialogue
 
 class Restart(Exception):
     """This dialogue is over, another one begins."""
+
+
+class Moved(Exception):
+    """The dialogue is at another turn: what was being asked is no longer open."""
 
 
 class Terminal:
@@ -62,7 +78,8 @@ class Terminal:
                 with suppress(Restart):
                     self.begin()
                     while True:
-                        self.answer(self.line("feedback> "))
+                        with suppress(Moved):
+                            self.turn()
                 self.keep()
         except (EOFError, KeyboardInterrupt):
             print()
@@ -103,13 +120,28 @@ class Terminal:
                 self.say(f"no video has the id {text!r}, and no caption has one of these words")
         return None
 
-    def answer(self, text: str) -> None:
-        """One turn later, if the system can answer ``text``."""
+    def turn(self) -> None:
+        """Hear the feedback or, question by question, the answers of a round; then the system's answer.
+
+        Raises:
+            EOFError: the person leaves.
+            Moved: a turn was taken back meanwhile.
+            Restart: the dialogue is over.
+        """
+        said = list[Exchange]()
+        while self.talk and (probes := self.talk.following(said)):
+            for probe in probes:
+                self.say(probe_text(probe))
+                said.append(Exchange(probe, self.line("answer> ")))
+        self.answer(side_by_side(each.answer for each in said) if said else self.line("feedback> "), said)
+
+    def answer(self, text: str, exchanges: Sequence[Exchange] = ()) -> None:
+        """One turn later, if the system can answer ``text``, the answers of a round where there are some."""
         if not text or self.talk is None:
             self.say("say what should change, or /found, /undo, /help")
             return
         try:
-            self.talk = self.talk.say(text)
+            self.talk = self.talk.say(text, exchanges)
         except SessionError as error:
             self.say(f"this feedback cannot be answered: {error} (the dialogue stands as it was)")
         else:
@@ -120,6 +152,7 @@ class Terminal:
 
         Raises:
             EOFError: the person leaves.
+            Moved: a turn was taken back.
             Restart: the dialogue is over.
         """
         while True:
@@ -154,6 +187,7 @@ class Terminal:
         elif name == "/undo":
             self.talk = talk.undo()
             self.show(self.talk)
+            raise Moved
         elif not 0 < rank <= len(videos):
             self.say(f"{name} takes the number of a result, 1 to {len(videos)}")
         elif name == "/why":
@@ -167,7 +201,9 @@ class Terminal:
     def show(self, talk: Conversation) -> None:
         """Results and the question."""
         print("\n" + results_text(talk.session, self.desk.gallery, self.top, self.width))
-        if talk.question:
+        if talk.following(()):
+            self.say("a round of questions: answer in a few words, with an empty line where you cannot tell")
+        elif talk.question:
             self.say(f"question: {talk.question.text}")
 
     def keep(self) -> None:

@@ -1,8 +1,8 @@
-"""Structured annotations of videos: their form, clean tags, one text of them, tags disturbed (X-CoT; dossier, section 4).
+"""Structured annotations of videos: form, clean tags, text, and tags disturbed (X-CoT; dossier, section 4).
 
-The paper has tags "filtered, deduplicated, proofed and normalised" and says no more. Our reading: a tag is dropped where
-it is empty, too long or has no content word; its case, blanks, articles and plural go; of equal ones the first stays;
-and one that no sentence of the same record bears out, word by word, is taken for made up.
+The paper has tags "filtered, deduplicated, proofed and normalised" and says no more. Our reading: a tag is dropped
+where it is empty, too long or has no content word; its case, blanks, articles and plural go; of equal ones the first
+stays; and one that no sentence of the same record bears out, word by word, is taken for made up.
 """
 
 from __future__ import annotations

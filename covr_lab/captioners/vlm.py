@@ -133,7 +133,7 @@ class VLMCaptioner(Captioner):
     @property
     def fingerprint(self) -> str:
         """sha256 of engine, prompt, form of the answer and choice of frames."""
-        parts = [self.describer.fingerprint, self.prompt.digest, Description.model_json_schema()]
+        parts: list[Any] = [self.describer.fingerprint, self.prompt.digest, Description.model_json_schema()]
         parts += [] if self.choice is None else [self.choice.fingerprint, self.frames]
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 

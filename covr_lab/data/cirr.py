@@ -37,8 +37,8 @@ class CIRR(TripletDataModule):
 
     Args:
         annotations: ``cap.rc2.val.json``; also a name on the Hub.
-        split_file: ``split.rc2.val.json``, which names the pictures and where each lies below ``videos_dir``; also a name
-            on the Hub.
+        split_file: ``split.rc2.val.json``, which names the pictures and where each lies below ``videos_dir``; also a
+            name on the Hub.
         options: see :class:`~covr_lab.data.base.TripletDataModule`.
     """
 

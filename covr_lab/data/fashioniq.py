@@ -39,8 +39,8 @@ class FashionIQ(TripletDataModule):
     over the three; with one run a category that mean is left to the reader.
 
     Two galleries are in use, and numbers on one say nothing about the other: ``split``, all pictures of the
-    category's split file (3,817, 6,346 and 5,373), and ``union``, those of the pairs alone (2,628, 3,089 and 2,902). Not
-    every paper masks the reference: ``protocol.mask_source`` says.
+    category's split file (3,817, 6,346 and 5,373), and ``union``, those of the pairs alone (2,628, 3,089 and 2,902).
+    Not every paper masks the reference: ``protocol.mask_source`` says.
 
     Args:
         annotations: ``cap.{category}.val.json``; also a name on the Hub. ``{category}`` stands for the category.

@@ -42,11 +42,11 @@ def form_of(place: str, record: Record) -> Form:
 
 
 def one_line(said: str) -> str:
-    """A caption as released, but for stray blanks: none at the ends, and one for every run of blanks or line ends.
+    r"""A caption as released, but for stray blanks: none at the ends, and one for every run of blanks or line ends.
 
     Encoders read the same either way, and a line end stays free to separate captions.
 
-    >>> one_line(" An young man walks in and gets\\n expected chores done ")
+    >>> one_line(" An young man walks in and gets\n expected chores done ")
     'An young man walks in and gets expected chores done'
     """
     return " ".join(said.split())
@@ -124,8 +124,8 @@ class MSRVTT(TextVideo):
 class MSVD(TextVideo):
     """MSVD, one caption for each of the 670 test clips.
 
-    ``msvd_test.json`` (IVR) has the clips' own ids; ``msvd_test.jsonl`` (UMIVR) has other captions of the same clips and
-    calls them ``video1300``, ... by their place in the caption file: name those files by ``video_name``.
+    ``msvd_test.json`` (IVR) has the clips' own ids; ``msvd_test.jsonl`` (UMIVR) has other captions of the same clips
+    and calls them ``video1300``, ... by their place in the caption file: name those files by ``video_name``.
 
     Args:
         video_name: where a clip lies below ``videos_dir``.

@@ -35,7 +35,7 @@ def bradley_terry(wins: Tensor, *, ridge: float = 1e-3, prior: Tensor | None = N
 
     Raises:
         ValueError: a win is negative or not finite, or the ridge not above 0.
-        ArithmeticError: no maximum within 200 steps, for a ridge that rounding drowns.
+        ArithmeticError: no maximum within 200 steps: rounding drowns the ridge.
 
     >>> bradley_terry(torch.tensor([[[0.0, 3.0], [1.0, 0.0]]]), ridge=1e-9).diff().abs().round(decimals=4)
     tensor([[1.0986]], dtype=torch.float64)
@@ -49,6 +49,8 @@ def bradley_terry(wins: Tensor, *, ridge: float = 1e-3, prior: Tensor | None = N
         if not len(open_):
             return strengths
         step = _newton(wins[open_], strengths[open_], means[open_], ridge)
+        if not bool(torch.isfinite(step).all()):
+            break
         spread = step.amax(-1, keepdim=True) - step.amin(-1, keepdim=True)
         strengths[open_] += step * torch.where(spread > TOLERANCE, torch.log1p(spread) / spread, 1.0)
         open_ = open_[spread[:, 0] > TOLERANCE]
@@ -62,7 +64,7 @@ def _newton(wins: Tensor, strengths: Tensor, means: Tensor, ridge: float) -> Ten
     slope = (wins - played * chance).sum(-1) - ridge * (strengths - means)
     curvature = played * chance * chance.mT
     system = torch.diag_embed(curvature.sum(-1) + ridge) - curvature
-    step: Tensor = torch.linalg.solve(system, slope)
+    step: Tensor = torch.linalg.solve_ex(system, slope)[0]
     return step
 
 

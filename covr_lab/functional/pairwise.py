@@ -68,8 +68,9 @@ def sliding(size: int, passes: int) -> Schedule:
 def merge_sort(size: int) -> Schedule:
     """Runs of one item are merged two by two, then those of two, ...; the merges of one level go on side by side.
 
-    Sorts by a consistent judge in at most :func:`most` comparisons, about ``size * log2(size)``, and at most
-    ``2 * size`` phases; no two items meet twice. An encounter is a level.
+    Sorts by a consistent judge in at most :func:`most` comparisons, about ``size * log2(size)``, and no two items meet
+    twice. They wait for each other more often than in transposition: 20 items take 73 comparisons in some 40 phases,
+    ten passes of :func:`odd_even` 190 in 20. An encounter is a level.
 
     Args:
         size: number of items.

@@ -105,8 +105,8 @@ def best_of_clusters(quality: Floats, vectors: Floats, count: int) -> Indices:
         ModuleNotFoundError: scikit-learn is not installed.
         ValueError: there are fewer frames than clusters, or vectors are not finite.
     """
-    from sklearn.cluster import KMeans
-    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.cluster import KMeans  # type: ignore[import-untyped]
+    from sklearn.exceptions import ConvergenceWarning  # type: ignore[import-untyped]
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # fewer distinct frames than clusters: see above

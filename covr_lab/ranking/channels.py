@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
@@ -11,7 +11,7 @@ import torch
 from covr_lab.gallery.gallery import Gallery
 from covr_lab.ranking.correct import Found
 from covr_lab.ranking.fold import QueryFold
-from covr_lab.ranking.retrieve import rank_vectors
+from covr_lab.ranking.retrieve import by_ranks, rank_vectors
 from covr_lab.retrievers.base import Ask, Retriever
 from covr_lab.types import Intent, Query, Session
 
@@ -28,6 +28,8 @@ class Channel:
             the reference follows the protocol's self-masking.
         fold: makes one query vector of the composed query of turn 0 and all that the channel sent since; without it,
             the newest text alone asks.
+        pieces: what separates the pieces of the newest text (" [SEP] "); each then asks by itself. ``fold`` makes one
+            query of these alone, and without it their ranks are fused (:func:`~covr_lab.ranking.retrieve.by_ranks`).
     """
 
     retriever: str
@@ -35,6 +37,7 @@ class Channel:
     anchor: Literal["shown", "reference", "none"] = "none"
     mask_anchor: bool = True
     fold: QueryFold | None = None
+    pieces: str | None = None
 
     def text(self, intent: Intent) -> str:
         """What it sends."""
@@ -52,6 +55,8 @@ class Channel:
     def asks(self, session: Session, text: str, opening: Ask, gallery: Gallery) -> list[Ask]:
         """All that the query of this turn is made of, the newest last."""
         newest = self.ask(session, text, opening, gallery)
+        if self.pieces is not None:
+            return [replace(newest, text=piece) for piece in text.split(self.pieces)]
         if self.fold is None:
             return [newest]
         said = [(turn, self.text(turn.intent)) for turn in session.turns if turn.intent is not None]
@@ -106,7 +111,8 @@ def retrieve(
         queries = retriever.encode([ask for each in asks for ask in each])
         if channel.fold is not None:
             queries = torch.stack([channel.fold(part) for part in torch.split(queries, [len(each) for each in asks])])
-        rankings = rank_vectors(retriever, queries, [each[-1].masked for each in asks])
-        for index, ranking in zip(active, rankings, strict=True):
-            found[index].lists[name] = ranking
+            asks = [each[-1:] for each in asks]
+        rankings = iter(rank_vectors(retriever, queries, [ask.masked for each in asks for ask in each]))
+        for index, each in zip(active, asks, strict=True):
+            found[index].lists[name] = by_ranks([next(rankings) for _ in each])
     return found

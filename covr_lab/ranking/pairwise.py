@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
 
@@ -12,103 +12,15 @@ import torch
 from torch import Tensor
 
 from covr_lab.engines.base import Engine
-from covr_lab.engines.request import Call, Request
+from covr_lab.engines.request import Request
 from covr_lab.functional.bradley_terry import bradley_terry, by_strength, rank_prior
-from covr_lab.functional.pairwise import Pair, Phase, Schedule, ScheduleName, most, schedule, win_matrix
+from covr_lab.functional.pairwise import Pair, ScheduleName, most, schedule, win_matrix
+from covr_lab.ranking.contest import Contest
 from covr_lab.ranking.memory import complete
 from covr_lab.ranking.stages import Refined, Stage, Work, isolated, reason
-from covr_lab.reasoning.base import Reasoner, Thought, think
-from covr_lab.reasoning.judging import PairJudge, Verdict
-from covr_lab.types import Comparison, Context, Event, RankedList
-
-
-@dataclass(slots=True)
-class Contest:
-    """How far the comparisons of one query have come; items are places of its pool.
-
-    Attributes:
-        work: the query.
-        context: what a judge sees of it, without the pair.
-        rows: gallery rows of the pool, in the order before the stage.
-        schedule: who meets whom.
-        phase: the comparisons that wait for a judgement, ``None`` when the schedule is over.
-        order: items as the schedule left them.
-        verdicts: every judgement with its pair and encounter, in order.
-        known: newest judgement of an ordered pair.
-        asked: judgements that were not remembered.
-        swaps: how often the second one won.
-        failure: why the order stands, "" as long as nothing is wrong.
-    """
-
-    work: Work
-    context: Context
-    rows: list[int]
-    schedule: Schedule
-    phase: Phase | None = None
-    order: list[int] = field(default_factory=list)
-    verdicts: list[tuple[Pair, int, Verdict]] = field(default_factory=list)
-    known: dict[Pair, Verdict] = field(default_factory=dict)
-    asked: int = 0
-    swaps: int = 0
-    failure: str = ""
-    calls: list[Call] = field(default_factory=list)
-
-    def advance(self, lost: Sequence[bool] | None) -> None:
-        """Go on to the next phase; ``lost`` says for each pair of this one whether the second won."""
-        self.swaps += sum(lost or ())
-        try:
-            self.phase = next(self.schedule) if lost is None else self.schedule.send(lost)
-        except StopIteration as end:
-            self.phase, self.order = None, end.value
-
-    def unknown(self, *, remember: bool) -> list[Pair]:
-        """Pairs of the phase that are judged now: all of them, or those without a judgement so far."""
-        pairs = self.phase.pairs if self.phase else []
-        return [pair for pair in pairs if not remember or pair not in self.known]
-
-    def take(self, pair: Pair, found: Thought[Verdict] | Exception) -> None:
-        """Note the judgement of one pair; the first error ends the contest."""
-        if isinstance(found, Exception):
-            self.failure = self.failure or reason(found)
-            return
-        self.known[pair] = found.answer
-        self.asked += 1
-        self.calls += found.calls
-
-    def settle(self) -> None:
-        """Put the judgements of the phase on record, and go on."""
-        assert self.phase is not None
-        found = [(pair, self.phase.encounter, self.known[pair]) for pair in self.phase.pairs]
-        self.verdicts += found
-        self.advance([verdict.outcome == "second" for _, _, verdict in found])
-
-    @property
-    def done(self) -> bool:
-        """Whether there is an order to take over."""
-        return bool(self.verdicts) and not self.failure
-
-    @property
-    def comparisons(self) -> tuple[Comparison, ...]:
-        """The record: gallery rows in place of items."""
-        return tuple(
-            Comparison(self.rows[first], self.rows[second], said.outcome, said.probability, said.reason, encounter)
-            for (first, second), encounter, said in self.verdicts
-        )
-
-    @property
-    def routing(self) -> dict[str, float]:
-        """Numbers of the record."""
-        outcomes = [verdict.outcome for _, _, verdict in self.verdicts]
-        numbers = {
-            "comparisons": len(outcomes),
-            "compared_anew": self.asked,
-            "swaps": self.swaps,
-            "ties": outcomes.count("tie"),
-            "unparseable": outcomes.count("unparseable"),
-            "passes": 1 + max((encounter for _, encounter, _ in self.verdicts), default=-1),
-            "failed": bool(self.failure),
-        }
-        return {key: float(value) for key, value in numbers.items()}
+from covr_lab.reasoning.base import Reasoner, think
+from covr_lab.reasoning.judging import Explainer, PairJudge
+from covr_lab.types import Context, Event, RankedList
 
 
 class PairwiseRank(Stage):
@@ -127,12 +39,14 @@ class PairwiseRank(Stage):
         aggregate: the order of Bradley-Terry strengths over all judgements, or the one that the schedule left.
         counts: every meeting of two candidates counts as a win, or their first one alone.
         ridge: weight of the penalty, see :func:`~covr_lab.functional.bradley_terry.bradley_terry`.
-        prior: strength of a prior that falls with the logarithm of the rank before the stage; 0 for none.
+        prior: strength of a prior that falls with the logarithm of the rank before the stage; 0 for none. It weighs as
+            much as the ridge: at 1e-3 it is forgotten after two passes, with a judge that errs 1 helps.
         ties: a tie counts nothing, or half a win for each; the higher one stays higher.
         unparseable: an answer that cannot be read counts for the ``first``, the one that stands higher (released), is
             dropped, or counts half a win for each; the higher one stays higher.
         repeat: a pair that meets again in the same places is asked again, or its judgement is remembered and counts
             once more (the released cache). An engine that does not sample answers alike anyway.
+        explainer: says in the end why the best candidate is the best, in the event ``explained``; ``null`` for silence.
 
     Raises:
         ValueError: a number is out of its range.
@@ -154,6 +68,7 @@ class PairwiseRank(Stage):
         ties: Literal["keep", "half"] = "keep",
         unparseable: Literal["first", "drop", "half"] = "first",
         repeat: Literal["ask", "remember"] = "ask",
+        explainer: Explainer | None = None,
     ) -> None:
         super().__init__()
         if pool < 2 or passes < 0 or not ridge > 0 or prior < 0:
@@ -161,22 +76,22 @@ class PairwiseRank(Stage):
                 f"pairwise needs pool >= 2, passes >= 0, ridge > 0 and prior >= 0, not {pool}, {passes}, {ridge:g} and "
                 f"{prior:g}"
             )
-        self.judge = judge
+        self.judge, self.explainer = judge, explainer
         self.pool, self.passes, self.schedule, self.aggregate = pool, passes, schedule, aggregate
         self.counts, self.ridge, self.prior = counts, ridge, prior
         self.ties, self.unparseable, self.repeat = ties, unparseable, repeat
 
     def reasoners(self) -> Mapping[str, Reasoner[Any]]:
-        """The judge."""
-        return {"judge": self.judge}
+        """The judge, and who explains."""
+        return {"judge": self.judge, **({"explainer": self.explainer} if self.explainer else {})}
 
     def rehearse(self, work: Work) -> tuple[Request, ...]:
-        """One request a comparison of a full pool."""
-        if not self.judge.engine:
-            return ()
+        """One request a comparison of a full pool, and the explanation."""
         seen, size = self.gallery.ids[work.ranking.rows[0]], min(self.pool, len(self.gallery))
-        context = self._meeting(self.context(work), seen, seen)
-        return (self.judge.rehearse(context),) * most(self.schedule, size, self.passes)
+        context, count = self._meeting(self.context(work), seen, seen), most(self.schedule, size, self.passes)
+        judged = (self.judge.rehearse(context),) * count if self.judge.engine else ()
+        explained = (self.explainer.rehearse(context),) if self.explainer and self.explainer.engine else ()
+        return judged + explained
 
     def forward(self, works: Sequence[Work], engines: Mapping[str, Engine]) -> list[Refined]:
         """One phase of everybody after another, then one fit for all; see the base class."""
@@ -190,7 +105,21 @@ class PairwiseRank(Stage):
             meeting = [contest for contest in going if contest.phase]
         if self.aggregate == "bradley_terry":
             self._aggregate([contest for contest in contests if contest.done])
+        if self.explainer is not None:
+            self._explain([contest for contest in contests if contest.done], self.explainer, engines)
         return [self._refined(contest) for contest in contests]
+
+    def _explain(self, contests: Sequence[Contest], explainer: Explainer, engines: Mapping[str, Engine]) -> None:
+        """One explanation a query, all asked for together; none costs nobody the new order."""
+        best = [self.context(contest.work, self.gallery.ids[contest.best]) for contest in contests]
+        reasons = [contest.reasons for contest in contests]
+        jobs = [(explainer, replace(context, reasons=why)) for context, why in zip(best, reasons, strict=True)]
+        for contest, found in zip(contests, isolated(partial(think, engines=engines), jobs), strict=True):
+            if isinstance(found, Exception):
+                contest.events.append(Event("explanation_failed", reason(found)))
+                continue
+            contest.calls += found.calls
+            contest.events.append(Event("explanation_failed" if found.fell_back else "explained", found.answer))
 
     def _contest(self, work: Work) -> Contest:
         rows = [] if work.failed else work.ranking.rows[: self.pool].tolist()
@@ -252,12 +181,12 @@ class PairwiseRank(Stage):
 
     def _refined(self, contest: Contest) -> Refined:
         """The pool in its new order, then the rest; all of the old order where nothing was compared or it failed."""
-        work, events = contest.work, tuple[Event, ...]()
+        work, events = contest.work, contest.events
         ranking, scored = work.ranking, work.scored
         if contest.failure:
-            events = (Event("stage_failed", f"{self.name}: {contest.failure}"),)
+            events = [*events, Event("stage_failed", f"{self.name}: {contest.failure}")]
         if contest.done:
             head = np.array([contest.rows[item] for item in contest.order], np.int32)
             ranking, scored = RankedList(complete(head, work.ranking.rows)), None
         calls, records = tuple(contest.calls), contest.comparisons
-        return Refined(ranking, scored, events, calls, contest.routing, comparisons=records)
+        return Refined(ranking, scored, tuple(events), calls, contest.routing, comparisons=records)

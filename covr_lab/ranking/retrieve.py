@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from covr_lab.functional.fusion import reciprocal_rank_fusion
+from covr_lab.ranking.memory import complete
 from covr_lab.retrievers.base import Ask, Retriever
 from covr_lab.types import RankedList
+
+DEEP = 1000  # ranks of a piece that count
 
 
 def rank_gallery(retriever: Retriever, asks: Sequence[Ask]) -> list[RankedList]:
@@ -43,3 +48,19 @@ def rank_vectors(retriever: Retriever, queries: Tensor, masked: Sequence[Sequenc
         RankedList(line[:size].astype("int32"), value[:size])
         for line, value, size in zip(rows, values, kept, strict=True)
     ]
+
+
+def by_ranks(rankings: Sequence[RankedList]) -> RankedList:
+    """One order of several full rankings of the same rows, by the sum of their reciprocal ranks; one stays as it is.
+
+    The first :data:`DEEP` ranks of each count; the rest is in the order of the first ranking.
+
+    >>> rows = ([1, 2, 0], [2, 0, 1])
+    >>> by_ranks([RankedList(np.array(each, np.int32)) for each in rows]).rows.tolist()
+    [2, 1, 0]
+    """
+    if len(rankings) == 1:
+        return rankings[0]
+    lists = np.stack([ranking.rows[:DEEP] for ranking in rankings])
+    fused, _ = reciprocal_rank_fusion(lists[None], [1.0] * len(lists), current=len(lists))
+    return RankedList(complete(fused[0], rankings[0].rows))

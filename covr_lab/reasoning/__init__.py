@@ -5,7 +5,7 @@ from covr_lab.reasoning.base import Reasoner
 from covr_lab.reasoning.cascade import Describer, RuleDescriber, RuleVerifier, Verifier, VLMDescriber, VLMVerifier
 from covr_lab.reasoning.heuristic import HeuristicQuestions
 from covr_lab.reasoning.intent import ConcatHistory, DualChannelIntent, InitialQuery
-from covr_lab.reasoning.judging import ModelJudge, PairJudge, Verdict
+from covr_lab.reasoning.judging import Explainer, ModelExplainer, ModelJudge, PairJudge, Verdict
 from covr_lab.reasoning.listwise import ListRanker, ModelRanker
 from covr_lab.reasoning.merging import IgnoreFeedback, MergedQuery, NewestFeedback
 from covr_lab.reasoning.questions import ConstraintQuestion
@@ -21,11 +21,13 @@ __all__ = [
     "ConstraintQuestion",
     "Describer",
     "DualChannelIntent",
+    "Explainer",
     "HeuristicQuestions",
     "IgnoreFeedback",
     "InitialQuery",
     "ListRanker",
     "MergedQuery",
+    "ModelExplainer",
     "ModelJudge",
     "ModelRanker",
     "NewestFeedback",

@@ -11,9 +11,10 @@ from typing import Final
 from covr_lab.engines.consult import ParseError
 from covr_lab.engines.request import Media, Request
 from covr_lab.engines.schema import read_json
-from covr_lab.prompts.suite import Kind, load_prompt
+from covr_lab.prompts.suite import Kind, Value, load_prompt
 from covr_lab.reasoning.asking import tidy
 from covr_lab.reasoning.base import Reasoner
+from covr_lab.reasoning.cascade import read_description
 from covr_lab.reasoning.schemas import CompareAnswer
 from covr_lab.types import Context, Outcome, Refused
 
@@ -25,12 +26,14 @@ FIELDS: Final[Mapping[str, Kind]] = {
     "second": "text",
     "first_video": "video",
     "second_video": "video",
+    "reasons": "lines",
 }
 # Module -> placeholders without which its prompt misses its point; those of videos count where frames are shown.
 REQUIRED: Final[Mapping[str, tuple[str, ...]]] = {
     name: ("wanted", "source_caption", "first", "second", "first_video", "second_video")
     for name in ("compare", "choose")
-}
+} | {"explain": ("wanted", "source_caption", "first", "reasons")}
+REASONS: Final = 10  # that an explanation is made of
 CHOICES: Final = ("A", "B")
 _BARE: Final = "\"'`*_.:()[] \t\r\n"  # around a letter
 
@@ -104,6 +107,44 @@ class PairJudge(Reasoner[Verdict], ABC):
         return UNPARSEABLE
 
 
+class Explainer(Reasoner[str], ABC):
+    """Why ``candidate`` of a context is the best, from the ``reasons`` for which it won its comparisons."""
+
+    def fallback(self, context: Context) -> str:
+        """The first reasons as they are."""
+        return " ".join(context.reasons[:2])
+
+
+class ModelExplainer(Explainer):
+    """Explanation by a model, in one or two sentences.
+
+    Args:
+        engine: name of the engine to ask.
+        prompts: packaged prompt suite, or a folder with ``explain.yaml``.
+        characters: of a caption that the prompt shows; longer ones are cut.
+    """
+
+    def __init__(self, *, engine: str, prompts: str = "default", characters: int = 4000) -> None:
+        super().__init__()
+        self.engine, self.characters = engine, characters
+        self.prompt = load_prompt(prompts, "explain", FIELDS, REQUIRED["explain"])
+        self.fingerprint = self.prompt.digest
+
+    def render(self, context: Context) -> Request:
+        """Ask for the explanation."""
+        told = {**_told(context, self.characters), "reasons": context.reasons[:REASONS]}
+        system, content = self.prompt.render(told)
+        session = context.session
+        return Request("explain", content, session.query.session_id, len(session.turns), system)
+
+    def parse(self, text: str, context: Context) -> str:
+        """The explanation."""
+        del context
+        if not (explanation := read_description(text)):
+            raise ParseError("no explanation")
+        return explanation
+
+
 class ModelJudge(PairJudge):
     """Judgement by a model that reads both captions, and sees frames of both where it should.
 
@@ -149,16 +190,11 @@ class ModelJudge(PairJudge):
         """
         if self.frames and context.videos is None:
             raise Refused(f"the prompt `{self.module}` wants {self.frames} frames, the data has no videos: frames: 0")
-        system, content = self.prompt.render(
-            {
-                "wanted": context.text,
-                "source_caption": context.source_caption[: self.characters],
-                "first": context.candidate_caption[: self.characters],
-                "second": context.rival_caption[: self.characters],
-                "first_video": self._shown(context, context.candidate),
-                "second_video": self._shown(context, context.rival),
-            }
-        )
+        media = {
+            "first_video": self._shown(context, context.candidate),
+            "second_video": self._shown(context, context.rival),
+        }
+        system, content = self.prompt.render({**_told(context, self.characters), **media})
         session = context.session
         return Request(
             self.module,
@@ -183,3 +219,13 @@ class ModelJudge(PairJudge):
 
     def _shown(self, context: Context, video: str | None) -> Media | None:
         return Media(video, self.frames, context.videos) if self.frames and video and context.videos else None
+
+
+def _told(context: Context, characters: int) -> dict[str, Value]:
+    """The values of the fields in words."""
+    return {
+        "wanted": context.text,
+        "source_caption": context.source_caption[:characters],
+        "first": context.candidate_caption[:characters],
+        "second": context.rival_caption[:characters],
+    }

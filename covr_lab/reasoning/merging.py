@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from covr_lab.engines.consult import ParseError
 from covr_lab.engines.request import Request
 from covr_lab.engines.schema import read_json
@@ -21,7 +23,9 @@ def newest(context: Context) -> str:
 
 
 class MergedQuery(IntentReasoner):
-    """Length-guarded merge (UMIVR; dossier, section 5): edit, newest feedback, and all that was said before it.
+    """Length-guarded merge (UMIVR; dossier, section 5): first query, newest feedback, and all that was said before it.
+
+    The first query is the edit, or without a reference the description that the dialogue began with.
 
     Where fewer than ten words, or than the newest feedback has, are left of the limit, what was said before is first
     compressed: by a model, or by rule to its content words. What is still too long loses its oldest words.
@@ -30,11 +34,19 @@ class MergedQuery(IntentReasoner):
         engine: name of the engine that compresses, ``None`` for the rule.
         prompts: packaged prompt suite, or a folder with ``compress.yaml``.
         max_words: of the text, in words separated by blanks as everywhere in recipes; about 1.3 tokens each.
+        query: which channels read it: composed ones (``edit``) or text-to-video ones (``search``).
     """
 
-    def __init__(self, *, engine: str | None = None, prompts: str = "default", max_words: int = 160) -> None:
+    def __init__(
+        self,
+        *,
+        engine: str | None = None,
+        prompts: str = "default",
+        max_words: int = 160,
+        query: Literal["edit", "search"] = "edit",
+    ) -> None:
         super().__init__()
-        self.engine, self.max_words = engine, max_words
+        self.engine, self.max_words, self.query = engine, max_words, query
         self.asking = Asking("compress", prompts, 0, CompressAnswer) if engine is not None else None
         self.fingerprint = self.asking.prompt.digest if self.asking is not None else ""
 
@@ -63,10 +75,10 @@ class MergedQuery(IntentReasoner):
         return self._merged(context, " ".join(content_words(self._said(context))))
 
     def _said(self, context: Context) -> str:
-        """What was merged up to the turn before, without the edit."""
-        texts = [turn.intent.edit for turn in context.session.turns if turn.intent is not None]
+        """What was merged up to the turn before, without the first query."""
+        texts = [getattr(turn.intent, self.query) for turn in context.session.turns if turn.intent is not None]
         edit = tidy(context.session.query.text)
-        return texts[-1].removeprefix(edit).removeprefix(AND) if texts else ""
+        return str(texts[-1]).removeprefix(edit).removeprefix(AND) if texts else ""
 
     def _room(self, context: Context, said: str) -> int:
         """Words that are left beside the edit and what was said before; each piece comes with an "and"."""
@@ -77,7 +89,8 @@ class MergedQuery(IntentReasoner):
         later = AND.join(filter(None, (newest(context), said))).split()
         room = max(self.max_words - len(edit.split()) - 1, len(newest(context).split()))
         kept = " ".join(later[:room]).removesuffix(AND.rstrip())  # the newest words come first
-        return Intent(edit=AND.join(filter(None, (edit, kept))))
+        text = AND.join(filter(None, (edit, kept)))
+        return Intent(edit=text) if self.query == "edit" else Intent(search=text)
 
 
 class NewestFeedback(IntentReasoner):

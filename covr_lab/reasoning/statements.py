@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final, Literal
+from typing import Final
 
 from covr_lab.reasoning.asking import tidy
 from covr_lab.reasoning.base import IntentReasoner
@@ -154,8 +154,6 @@ class StatementHistory(IntentReasoner):
 
     Args:
         separator: between pieces. BLIP reads ``[SEP]`` as its separator token where ``blip.separators`` is set.
-        rounds: what is searched: the first query with ``all`` rounds, or the ``newest`` round alone, for channels and
-            fusions that put the turns together themselves.
         max_words: drop the oldest answers, never the first query or the newest piece, until the text has so many words.
             Without it all of it is sent, and an encoder that reads less cuts off the newest answers, as the released
             code does (35 tokens).
@@ -167,25 +165,20 @@ class StatementHistory(IntentReasoner):
         self,
         *,
         separator: str = " [SEP] ",
-        rounds: Literal["all", "newest"] = "all",
         max_words: int | None = None,
         released: bool = False,
     ) -> None:
         super().__init__()
-        self.separator, self.rounds, self.max_words, self.released = separator, rounds, max_words, released
+        self.separator, self.max_words, self.released = separator, max_words, released
 
     def render(self, context: Context) -> Intent:
         """Join the pieces."""
         newest = []
         if context.feedback is not None:
             newest = round_pieces(context.question, context.feedback, released=self.released)
-        if self.rounds == "newest":
-            return Intent(search=self._joined(newest))
         said = session_pieces(context.session, released=self.released)
-        return Intent(search=self._joined(list(dict.fromkeys((*said, *newest)))))
-
-    def _joined(self, found: Sequence[str]) -> str:
-        return self.separator.join(found if self.max_words is None else fit_words(found, self.max_words))
+        found = list(dict.fromkeys((*said, *newest)))
+        return Intent(self.separator.join(found if self.max_words is None else fit_words(found, self.max_words)))
 
     def fallback(self, context: Context) -> Intent:
         """Joining cannot fail."""

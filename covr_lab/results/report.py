@@ -15,6 +15,7 @@ from markupsafe import Markup
 from covr_lab.results import examples, plots
 from covr_lab.results.analysis import difference_table, failure_mode_table, rank_cap_table, recovery_table
 from covr_lab.results.compare import Run, contexts, curves, load_runs, objections
+from covr_lab.results.explanations import comparison_tables, explain
 from covr_lab.results.resample import Resamples, shared_resamples
 from covr_lab.results.stage_tables import stage_tables
 from covr_lab.results.strips import strip_file
@@ -91,6 +92,7 @@ def _tables(
         turn_table(runs, bands),
         *differences,
         *stage_tables(runs),
+        *comparison_tables(runs),
         failure_mode_table(runs),
         recovery_table(runs),
         *([rank_cap_table(capped)] if capped else []),
@@ -117,7 +119,7 @@ def render(template: str, runs: Sequence[Run], found: Sequence[str], parts: Mapp
     """A page of this package: a template beside this file, with what all pages show about ``runs``.
 
     Args:
-        template: file name; it may import ``parts.html``; it gets contexts, warnings, legend and strip.
+        template: file name; it may import ``parts.html``; it gets contexts, warnings, legend, strip and explain.
         runs: in the order of their colours.
         found: objections that the page warns of.
         parts: what else the template needs. Text is escaped unless it is ``Markup``.
@@ -133,7 +135,7 @@ def render(template: str, runs: Sequence[Run], found: Sequence[str], parts: Mapp
         (run.name, plots.colour(number), plots.glyph(number), shlex.join(run.run["command"]))
         for number, run in enumerate(runs)
     ]
-    shared = {"contexts": contexts(runs), "warnings": found, "legend": legend, "strip": _strip}
+    shared = {"contexts": contexts(runs), "warnings": found, "legend": legend, "strip": _strip, "explain": explain}
     return environment.get_template(template).render(shared | dict(parts))
 
 

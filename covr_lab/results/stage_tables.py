@@ -33,6 +33,7 @@ RATES = {
     "failed %": ("failed", 2),
 }
 COUNTS = ("pairs", "descriptions", "verifications")
+GATED = {"reranking", "verification"}  # stages with gates
 
 
 def stage_tables(runs: Sequence[Run]) -> list[Table]:
@@ -86,7 +87,7 @@ def _records(
 def routing_table(runs: Sequence[Run]) -> Table:
     """Where the gates sent the queries, of all turns and, when several have stages, of each."""
     rows, records = [], []
-    for run in (run for run in runs if run.summary["routing"]):
+    for run in (run for run in runs if GATED & run.summary["stages"].keys()):
         turns = {f"{at}": found for at, found in enumerate(run.summary["routing"]["per_turn"]) if found}
         parts = {"all": run.summary["routing"]["all"], **turns} if len(turns) > 1 else turns
         for turn, found in parts.items():

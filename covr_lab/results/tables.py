@@ -128,14 +128,15 @@ def turn_table(runs: Sequence[Run], bands: Sequence[dict[str, Curve]]) -> Table:
                 rows.append(["", "  95 % band", *span(band[metric].low, band[metric].high, digits)])
         if metric.startswith("R@"):
             k = int(metric[2:])
-            for n in sorted(
-                {run.summary["n_gallery"] for run, _ in there if "relevant" not in run.summary["protocol"]}
-            ):
+            single = (run.summary for run, _ in there if "relevant" not in run.summary["protocol"])
+            for n in sorted({summary["n_gallery"] for summary in single}):
                 rows.append([metric, f"chance, {k} of {n}", *[number(100 * min(k / n, 1), 2)] * width])
     cells = tuple(tuple(row + [ABSENT] * (width + 2 - len(row))) for row in rows)
+    subsets = any("Rs@1" in run.summary["per_turn"] for run in runs)
     note = (
-        "R@K in percent, Rs@K that within the queries' subsets, MeanR3 over K = 1, 5, 10, MeanR4 with 50; MnR is the mean rank; coverage: percent of sessions "
+        "R@K in percent, MeanR3 over K = 1, 5, 10, MeanR4 with 50; MnR is the mean rank; coverage: percent of sessions "
         "whose target was ranked; ties: sessions with another video at exactly the target's score"
+        f"{'; Rs@K: recall within the subset of the query' if subsets else ''}"
     )
     head = ("metric", "run", *(f"turn {turn}" for turn in range(width)))
     return Table("Retrieval by turn", note, head, cells, 2, tuple(records))

@@ -29,7 +29,7 @@ TYPICAL: Final = Probe("What is the person in the video doing?")  # for estimate
 
 
 def read_reply(text: str) -> str:
-    """The first line of a free answer that has words.
+    """The first line of a free answer that is not blank.
 
     Raises:
         ParseError: there is none, or it is too long for an answer.
@@ -38,7 +38,7 @@ def read_reply(text: str) -> str:
     'a dog'
     """
     lines = (" ".join(line.split()).removeprefix("Answer:").strip(" \"'") for line in text.splitlines())
-    reply = next(filter(content_words, lines), "") or " ".join(text.split())
+    reply = next(filter(None, lines), "")
     if not reply or len(reply.split()) > WORDS:
         raise ParseError(f"no answer of 1 to {WORDS} words: {text[:80]!r}")
     return reply

@@ -28,6 +28,8 @@ TABLES: dict[str, frozenset[str]] = {
     "stages": frozenset(),
     "routing": frozenset(),
     "stage_cost": frozenset(),
+    "comparisons": frozenset(),
+    "doubts": frozenset({"size"}),
 }
 FIGURES: dict[str, frozenset[str]] = {
     "curves": frozenset({"metrics"}),

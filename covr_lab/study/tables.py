@@ -8,6 +8,7 @@ from typing import Any
 
 from covr_lab.results import analysis
 from covr_lab.results.compare import Run
+from covr_lab.results.explanations import comparisons_table, doubts_table
 from covr_lab.results.stage_tables import routing_table, stage_cost_table, stages_table
 from covr_lab.results.tables import ABSENT, DIGITS, Table, cost_table, module_tables, number
 from covr_lab.study.results import Results
@@ -155,4 +156,6 @@ MAKERS: dict[str, Callable[[Item, Results, Sequence[Run]], Table | None]] = {
     "stages": _alone(stages_table),
     "routing": _alone(routing_table),
     "stage_cost": _alone(stage_cost_table),
+    "comparisons": _alone(comparisons_table),
+    "doubts": _chosen(doubts_table),
 }

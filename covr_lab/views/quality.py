@@ -7,6 +7,7 @@ import json
 import logging
 from abc import ABC, abstractmethod
 from dataclasses import replace
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -82,10 +83,8 @@ class QualityFrames(FrameChoice):
     def __init__(self, *, embedder: FrameEmbedder, rate: float = 5.0, side: int = 640) -> None:
         super().__init__()
         check_look(1, side)
-        try:
-            import sklearn  # noqa: F401
-        except ModuleNotFoundError as error:
-            raise Refused("QualityFrames needs scikit-learn: pip install 'covr_lab[quality]'") from error
+        if find_spec("sklearn") is None:
+            raise Refused("QualityFrames needs the extra `quality`: pip install 'covr_lab[quality]'")
         self.embedder = embedder
         self.sampler = Probes(((0.0, rate),), side)
 
@@ -101,7 +100,7 @@ class QualityFrames(FrameChoice):
     def choose(self, video: str, clip: Clip, count: int) -> Indices:
         """See :class:`FrameChoice`; several places of one native frame, in a damaged clip, count as one."""
         _, places = np.unique(clip.indices, return_index=True)
-        times = (clip.indices if clip.seconds is None else clip.seconds)[places]
+        times = (clip.indices.astype(np.float64) if clip.seconds is None else clip.seconds)[places]
         seen = fit(clip.frames[places], self.sampler.side)  # also from a reader that does not scale
         quality = sharpness(seen)
         best = candidates(quality, times, count)

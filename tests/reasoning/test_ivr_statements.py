@@ -95,13 +95,6 @@ def test_pieces_are_joined_in_their_order_each_once_and_empty_ones_dropped() -> 
     assert StatementHistory().render(replace(now, feedback=FIRST)).search == " [SEP] ".join(wanted[:-1])
 
 
-def test_the_newest_round_alone() -> None:
-    now = said(("Where is the dog?", FIRST), newest=("What color is the dog?", SECOND))
-    assert StatementHistory(rounds="newest").render(now).search == "the dog is black"
-    nothing = exchanged(("Is it?", "whole", "yes"))
-    assert StatementHistory(rounds="newest").render(replace(now, feedback=nothing)).search == ""
-
-
 def test_words_of_a_person_answer_the_question_or_stand_for_themselves() -> None:
     now = said(("Where is the dog?", words("by the sea")), newest=("Is it night?", words("no, it is  noon")))
     assert StatementHistory().render(now).search == "a dog [SEP] the dog is by the sea [SEP] no, it is noon"

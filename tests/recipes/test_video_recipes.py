@@ -24,7 +24,7 @@ from tests.tiny_blip import make_tiny_blip
 from tests.tiny_vlm import make_tiny_vlm, packaged_prompts
 
 ROOT = Path(__file__).resolve().parents[2]
-SETS = ("webvid", "dense_webvid", "finecvr", "covrr")
+SETS = ("webvid", "dense_webvid", "finecvr", "covrr", "fashioniq")
 # System -> modules that ask a language model in every session.
 MODULES = {
     "covr_blip": set[str](),
@@ -119,11 +119,25 @@ def covrr(folder: Path) -> Release:
     return Release(ids, [part for key, name in places.items() for part in (f"--data.{key}", str(folder / name))])
 
 
+def fashioniq(folder: Path) -> Release:
+    """Pictures, two captions a pair, and a split file that is the gallery."""
+    ids = tuple(f"B00{number}" for number in range(6))
+    for number, picture in enumerate(ids):
+        image = np.full((40, 60, 3), (30 * number, 200 - 30 * number, 60), np.uint8)
+        Image.fromarray(image).save(folder / f"{picture}.jpg")
+    pairs = [{"candidate": ids[a], "target": ids[b], "captions": [edit, "is new"]} for a, b, edit in PAIRS]
+    (folder / "cap.dress.json").write_text(json.dumps(pairs))
+    (folder / "split.dress.json").write_text(json.dumps(ids))
+    files = {"annotations": "cap.{category}.json", "split_file": "split.{category}.json", "videos_dir": "."}
+    return Release(ids, [part for key, name in files.items() for part in (f"--data.{key}", str(folder / name))])
+
+
 MAKERS: dict[str, Callable[[Path], Release]] = {
     "webvid": webvid,
     "dense_webvid": webvid,
     "finecvr": finecvr,
     "covrr": covrr,
+    "fashioniq": fashioniq,
 }
 
 
@@ -188,7 +202,7 @@ def test_runs(system: str, data_set: str, run: Callable[..., Outcome], releases:
     assert all(row["feedback"] for row in played if row["turn"])
     assert all(row["target_rank"] <= row["n_gallery"] for row in played if row["turn"] == 0)
     targets = {releases[data_set].ids[target] for _, target, _ in PAIRS}
-    known = set(releases[data_set].ids) if data_set == "finecvr" else targets
+    known = set(releases[data_set].ids) if data_set in ("finecvr", "fashioniq") else targets
     assert {row["n_gallery"] for row in played} == {len(known)}
     assert all(set(row["top_ids"]) <= known - {row["reference"]} for row in played if row["turn"] == 0)
     metrics = json.loads((outcome.folder / "metrics.json").read_text())
