@@ -15,9 +15,10 @@ import time
 import tracemalloc
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from importlib import import_module
+from itertools import accumulate
 from pathlib import Path
 from subprocess import DEVNULL, run
 from tempfile import TemporaryDirectory
@@ -35,8 +36,10 @@ from torchmetrics.retrieval import RetrievalRecall
 
 from covr_lab.data import DemoWorld
 from covr_lab.functional.bootstrap import bootstrap_means
+from covr_lab.functional.bradley_terry import bradley_terry
 from covr_lab.functional.caps import rank_cap
 from covr_lab.functional.fusion import reciprocal_rank_fusion
+from covr_lab.functional.pairwise import odd_even, win_matrix
 from covr_lab.functional.ranks import target_rank
 from covr_lab.gallery.build import index
 from covr_lab.recipe import Machine, build_parser, load, resolve
@@ -48,8 +51,9 @@ from covr_lab.video import DecordReader, PyAVReader, Uniform
 
 S, K = 2556, 100  # sessions of WebVid-CoVR-Test, entries of a list
 WEIGHTS = [age / 5 for age in range(1, 6) for _ in range(2)]  # lists of a session: five turns of two channels
-ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
-PEERS = ("ranx", "faiss", "cv2", "decord")  # that may be missing
+# One thread, and no remarks of torch's profiler that the machine has no GPU.
+SETTINGS = {**dict.fromkeys(("OMP_NUM_THREADS", "NUMBA_NUM_THREADS"), "1"), "KINETO_LOG_LEVEL": "99"}
+PEERS = ("ranx", "faiss", "cv2", "decord", "choix")  # that may be missing
 ROOT = Path(__file__).resolve().parents[1]
 Array = npt.NDArray[Any]
 Call = Callable[[], object]
@@ -114,6 +118,16 @@ def memory(work: str, call: Callable[[], Sequence[Array]], limit: float) -> Row:
     extra = (tracemalloc.get_traced_memory()[1] - kept) / 1e6
     tracemalloc.stop()
     return Row(f"{work}, extra memory", f"{extra:.3g} MB", f"allowed: {limit:g} MB", [extra / limit], "<= 1")
+
+
+def allocated(work: str, call: Call, limit: float) -> Row:
+    """Peak of the tensors that ``call`` makes, against ``limit`` MB."""
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
+        call()
+    events = [event for event in profile.profiler.kineto_results.events() if event.name() == "[memory]"]
+    sizes = accumulate(event.nbytes() for event in sorted(events, key=lambda event: event.start_ns()))
+    peak = max(sizes) / 1e6
+    return Row(f"{work}, memory", f"{peak:.3g} MB", f"allowed: {limit:g} MB", [peak / limit], "<= 1")
 
 
 def random_lists(count: int, gallery: int) -> Array:
@@ -257,6 +271,34 @@ class FreeEncoder(Retriever):
     def encode_queries(self, texts: Sequence[str], anchors: Sequence[str | None]) -> Tensor:
         """The vector of each text."""
         return self.encode_videos(texts)
+
+
+def strengths(bench: Compare) -> Iterator[Row]:
+    """Bradley-Terry strengths from ten passes of comparisons, a fifth of them wrong, against the same optimum."""
+    queries, size, passes, part, rng = 1000, 20, 10, 20, np.random.default_rng(0)
+    wins = torch.zeros(queries, size, size, dtype=torch.float64)
+    for query in range(queries):
+        true, schedule, met = rng.permutation(size), odd_even(size, passes), list[tuple[int, int, float]]()
+        with suppress(StopIteration):
+            phase = next(schedule)
+            while True:
+                lost = [(true[a] > true[b]) ^ (rng.random() < 0.2) for a, b in phase.pairs]
+                met += [(a, b, float(not second)) for (a, b), second in zip(phase.pairs, lost, strict=True)]
+                phase = schedule.send(lost)
+        wins[query] = win_matrix(size, met, "all")
+    choix = import_module("choix")
+    counts = [{(i, j): int(n) for (i, j), n in np.ndenumerate(some) if n} for some in wins[:part].numpy()]
+    data = [[pair for pair, count in some.items() for _ in range(count)] for some in counts]
+
+    def peer() -> list[Any]:
+        return [choix.opt_pairwise(size, some, alpha=5e-4) for some in data]  # its penalty is not halved
+
+    work, ours = f"Bradley-Terry, {queries} queries x {size} candidates", partial(bradley_terry, wins, ridge=1e-3)
+    yield bench(work, ours, "choix.opt_pairwise", peer, ">= 100", sessions=queries, unit="queries", part=part / queries)
+    tight = [choix.opt_pairwise(size, some, alpha=5e-4, tol=1e-12, method="Newton-CG") for some in data]
+    apart = float(np.abs(np.stack(tight) - ours()[:part].numpy()).max())
+    yield Row(f"{work}, distance to the optimum", f"{apart:.1e}", "allowed: 1e-06", [apart / 1e-6], "<= 1")
+    yield allocated(work, ours, 64)
 
 
 def loop(bench: Compare) -> Iterator[Row]:
@@ -442,6 +484,7 @@ BENCHES = {
     "ranks": ranks,
     "bootstrap": bootstrap,
     "top-k": top,
+    "strengths": strengths,
     "loop": loop,
     "reasoning": reasoning,
     "decode": decode,
@@ -473,6 +516,6 @@ def main(argv: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    if not ONE_THREAD.items() <= os.environ.items():  # read when numpy and numba are imported
-        os.execve(sys.executable, sys.orig_argv, {**os.environ, **ONE_THREAD})
+    if not SETTINGS.items() <= os.environ.items():  # read when numpy, numba and torch are imported
+        os.execve(sys.executable, sys.orig_argv, {**os.environ, **SETTINGS})
     main(sys.argv[1:])

@@ -22,9 +22,7 @@ def rivals(place: str, record: Record, reference: str, target: str) -> tuple[str
     found = value(place, record, "img_set")
     members = found.get("members") if isinstance(found, dict) else None
     if not isinstance(members, list) or not {reference, target} <= set(members):
-        raise ValueError(
-            f"{place}: reference and target must be in img_set.members, not {json.dumps(members)} (add them)"
-        )
+        raise ValueError(f"{place}: img_set.members lacks reference or target: {json.dumps(members)} (add them)")
     return tuple(dict.fromkeys(member for member in members if member != reference))
 
 

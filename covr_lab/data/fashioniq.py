@@ -63,9 +63,7 @@ class FashionIQ(TripletDataModule):
     ) -> None:
         super().__init__(gallery="union", gallery_file=None, video_name=video_name, **options)
         if gallery == "split" and split_file is None:
-            raise ValueError(
-                "data.split_file is not set (name split.{category}.val.json, or set data.gallery to union)"
-            )
+            raise ValueError("data.split_file is not set (name the split's file, or set data.gallery to union)")
         self.category, self.searched = category, gallery
         self.annotations = annotations.replace("{category}", category)
         self.split_file = None if split_file is None else split_file.replace("{category}", category)

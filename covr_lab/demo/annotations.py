@@ -12,7 +12,7 @@ from covr_lab.captioners.tags import Annotation
 from covr_lab.data.demo import rendered
 from covr_lab.demo import wording
 from covr_lab.demo.captioner import AROUND, THINGS, DemoCaptioner
-from covr_lab.demo.wording import Claims, phrase
+from covr_lab.demo.wording import Claims
 from covr_lab.demo.world import BACKGROUNDS, make_world
 from covr_lab.retrievers.blip import Blip
 from covr_lab.types import Refused

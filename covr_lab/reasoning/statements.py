@@ -9,7 +9,7 @@ from covr_lab.reasoning.asking import tidy
 from covr_lab.reasoning.base import IntentReasoner
 from covr_lab.reasoning.intent import fit_words
 from covr_lab.reasoning.interview import subject
-from covr_lab.types import Context, Exchange, Feedback, Intent, Probe, Session
+from covr_lab.types import Context, Exchange, Feedback, Intent, Session
 
 NOWHERE: Final = frozenset({"no", "none", "not", "nothing", "nowhere", "unknown"})  # of an answer without a place
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any, Final, Literal, get_args
 
 from covr_lab.results.compare import Run
@@ -46,9 +47,9 @@ class Why:
     Attributes:
         above: video id.
         below: video id.
-        kind: ``direct``: it won at least as many of their comparisons as it lost; ``against``: it lost more of them, and
-            the order is that of all comparisons together; ``tie``: they met and neither won; ``chain``: they did not
-            meet, and it beat one that beat the other, over the fewest steps; ``none``: the comparisons do not say.
+        kind: ``direct``: it won at least as many of their comparisons as it lost; ``against``: it lost more of them,
+            and the order is that of all comparisons together; ``tie``: they met and neither won; ``chain``: they did
+            not meet, and it beat one that beat the other, over the fewest steps; ``none``: nothing of that.
         steps: the wins: of the pair, or along the chain.
     """
 
@@ -83,7 +84,7 @@ def win_text(win: Win) -> str:
 
 
 def wins(comparisons: Iterable[Row]) -> dict[tuple[str, str], Win]:
-    """(winner, loser) -> their win, of every ordered pair that had one; ties and what could not be read count nothing."""
+    """(winner, loser) -> win, of every ordered pair that had one; ties and what could not be read count nothing."""
     found = dict[tuple[str, str], Win]()
     for one in comparisons:
         if one["outcome"] in ("first", "second"):
@@ -103,7 +104,7 @@ def explain(row: Row, size: int = SHOWN) -> list[Why]:
         return []
     known, met = wins(compared), {frozenset((one["first"], one["second"])) for one in compared}
     top = row["top_ids"][:size]
-    return [_why(known, met, above, below) for above, below in zip(top, top[1:], strict=False)]
+    return [_why(known, met, above, below) for above, below in pairwise(top)]
 
 
 def _why(known: Mapping[tuple[str, str], Win], met: Collection[frozenset[str]], above: str, below: str) -> Why:
@@ -134,7 +135,7 @@ def _chain(known: Mapping[tuple[str, str], Win], above: str, below: str) -> tupl
     while path and path[-1] != above:
         path.append(came[path[-1]])
     path.reverse()
-    return tuple(known[step] for step in zip(path, path[1:], strict=False))
+    return tuple(known[step] for step in pairwise(path))
 
 
 def explanation(row: Row, video: str) -> str:
@@ -190,7 +191,7 @@ def comparisons_table(runs: Sequence[Run]) -> Table:
         if not found:
             continue
         outcomes = [one["outcome"] for row in found for one in row["comparisons"]]
-        shares = {kind: 100.0 * outcomes.count(kind) / len(outcomes) for kind in OUTCOMES}
+        shares = {str(kind): 100.0 * outcomes.count(kind) / len(outcomes) for kind in OUTCOMES}
         sums = {key: sum(row["routing"].get(key, 0.0) for row in found) / len(found) for key in MADE}
         doubtful = len(doubts(found))
         cells = [number(value, 1) for value in (*sums.values(), *shares.values())]

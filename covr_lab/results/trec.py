@@ -12,11 +12,11 @@ from urllib.parse import quote
 from covr_lab.results.reader import check_complete, densify, read_rows, read_run
 from covr_lab.results.schema import TOP
 
-COLUMNS = ("session_id", "turn", "target", "target_rank", "n_gallery", "top_ids")
+COLUMNS = ("session_id", "turn", "target", "other_targets", "target_rank", "n_gallery", "top_ids")
 
 
 class Ranking(NamedTuple):
-    """What a session shows at a turn: its best ids, the target where the tie rule puts it."""
+    """What a session shows at a turn: its best ids, its first target where the tie rule puts it."""
 
     session_id: str
     target: str
@@ -28,7 +28,7 @@ class Exported:
     """What was written.
 
     Attributes:
-        qrels: targets, one line a session.
+        qrels: targets, one line each.
         runs: one file a turn, ``turn-0.run`` first.
         empty: ids of sessions that rank nothing at some turn (a failed turn 0): lines in ``qrels``, none in that turn.
     """
@@ -40,6 +40,8 @@ class Exported:
 
 def export_trec(run_dir: Path, out: Path | None = None, turns: Sequence[int] | None = None) -> Exported:
     """Write ``turn-N.run`` and ``qrels.txt``, whose Success@K, R@K and RR are those of the run.
+
+    Where a session has several targets the run's R@K is Success@K: any of them counts.
 
     Rows keep the best 100 ids, so K ends at 100 and RR is RR@100: a target behind them counts as 0. A session that
     stopped early is in every later turn with its last ranking. Scores fall by one a position: readers that sort by
@@ -62,8 +64,8 @@ def export_trec(run_dir: Path, out: Path | None = None, turns: Sequence[int] | N
         raise ValueError(f"{run_dir} has turns 0 to {last}, not {beyond[0]}: give --turn one of them")
     rows, tag = table.select(COLUMNS).to_pylist(), escape(str(run["name"]))
     out.mkdir(parents=True, exist_ok=True)
-    targets = {row["session_id"]: row["target"] for row in rows}
-    lines = [f"{escape(session)} 0 {escape(target)} 1\n" for session, target in targets.items()]
+    targets = {row["session_id"]: (row["target"], *(row["other_targets"] or ())) for row in rows}
+    lines = [f"{escape(session)} 0 {escape(one)} 1\n" for session, several in targets.items() for one in several]
     (out / "qrels.txt").write_text("".join(lines), encoding="utf-8")
     files, empty = [], dict[str, None]()
     for turn in wanted:
@@ -87,8 +89,9 @@ def rankings(rows: Sequence[dict[str, Any]], turn: int) -> Iterator[Ranking]:
     for row, following in zip(rows, [*rows[1:], None], strict=True):
         is_last = following is None or following["session_id"] != row["session_id"]
         if row["turn"] == turn or (is_last and row["turn"] < turn):
-            ids = placed(row["top_ids"] or [], row["target"], row["target_rank"], row["n_gallery"])
-            yield Ranking(row["session_id"], row["target"], ids)
+            top, targets = row["top_ids"] or [], (row["target"], *(row["other_targets"] or ()))
+            first = next((video for video in top if video in targets), row["target"])
+            yield Ranking(row["session_id"], first, placed(top, first, row["target_rank"], row["n_gallery"]))
 
 
 def placed(top: Sequence[str], target: str, rank: int, n_gallery: int) -> list[str]:

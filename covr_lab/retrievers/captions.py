@@ -70,7 +70,7 @@ class CaptionProxy(Retriever):
     def encode_videos(self, videos: Sequence[str]) -> Tensor:
         """Unit vectors ``(B, D)``; a video without a caption is a :class:`SessionError`."""
         for video in videos:
-            if not self.gallery.caption(video):
+            if not self.gallery.caption(video).strip():
                 raise SessionError(f"video '{video}' has no caption: name its caption column in `data`")
         clean = self._described([self.gallery.caption(video) for video in videos])
         if not self.noise or not len(clean):

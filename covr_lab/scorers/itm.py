@@ -100,13 +100,14 @@ class ITMScorer(BlipEncoder, PairScorer):
         known.update(zip(texts, self.blip.texts(texts), strict=True))
         for places, tokens in self._batches(pairs):
             logits = self.blip.match([pairs[place].text for place in places], tokens)[:, 1]
-            videos = pool_mean(self.blip.embeddings(tokens.unflatten(1, (self.images, -1))[:, :, 0]))
+            first = tokens.reshape(len(places), self.images, -1, tokens.shape[-1])[:, :, 0]
+            videos = pool_mean(self.blip.embeddings(first))
             for place, logit, video in zip(places, logits.tolist(), videos, strict=True):
                 found[place] = logit, float((known[pairs[place].text] * video).sum())
         return found
 
     def _batches(self, pairs: Sequence[Pair]) -> Iterator[tuple[list[int], Tensor]]:
-        """Places of the pairs whose candidate could be read, a batch at a time, with its tokens ``(B, images * T, W)``."""
+        """Places of the pairs whose candidate could be read, a batch at a time, and tokens ``(B, images * T, W)``."""
         artifact = self.artifacts[PART]
         known = [place for place, pair in enumerate(pairs) if pair.candidate not in artifact.failed]
         for start in range(0, len(known), self.batch):

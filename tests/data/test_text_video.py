@@ -78,7 +78,7 @@ def test_a_set_of_ones_own_is_named_by_its_ids(tmp_path: Path) -> None:
     path = tmp_path / "own.jsonl"
     path.write_text('{"clip_id": "A1", "text": "a man"}\n')
     assert re.fullmatch("ids [0-9a-f]{8}", AVSD(annotations=str(path)).subset)
-    with pytest.raises(ValueError, match="those of subset ids [0-9a-f]{8}, not ivr"):
+    with pytest.raises(ValueError, match=r"those of subset ids [0-9a-f]{8}, not ivr"):
         AVSD(annotations=str(path), subset="ivr").setup("predict")
 
 
@@ -111,7 +111,7 @@ def test_lsmdc_ids_have_dots_and_no_extension(real: Path) -> None:
     assert all(data.media_path(clip).parent.name.count(".") == 0 for clip in data.gallery.ids)
     flat = LSMDC(annotations=data.annotations, videos_dir=str(real), video_name="{id}.mp4")
     assert flat.media_path(clip) == real / f"{clip}.mp4"
-    with pytest.raises(ValueError, match="data.videos_dir is not set"):
+    with pytest.raises(ValueError, match=r"data.videos_dir is not set"):
         LSMDC(annotations=data.annotations).media_path(clip)
 
 

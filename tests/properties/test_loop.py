@@ -35,6 +35,7 @@ SYSTEMS = {  # what differs in how a turn is made: its texts, its query vectors,
     "merlin": ("merlin_words",),  # folded query vectors
     "penalty": ("recovr_words", "ablations/penalty_rrf"),
     "cascade": ("recovr_words", "../tests/properties/cascade"),  # orders refined at every turn
+    "pairwise": ("recovr_words", "../tests/properties/pairwise"),  # the head of every order by comparisons
     "sim_sum": ("recovr_words", "ablations/sim_sum", "ablations/rm0_both"),  # caps on the order; turn 0 fused, too
 }
 FIELDS = ("session_id", "reference", "target", "edit", "reference_caption", "target_caption")

@@ -177,3 +177,29 @@ def test_a_mean_fold_gives_the_mean_of_the_similarities() -> None:
     folded = MeanFold()(vectors)
     assert (features @ folded).tolist() == pytest.approx((features @ vectors.T).mean(1).tolist(), abs=1e-6)
     assert torch.equal(MeanFold()(vectors[:1]), vectors[0])
+
+
+def by_hand(retriever: Dice, texts: Sequence[str]) -> tuple[list[int], list[int]]:
+    """Order by the mean of the similarities to each text, and by the sum of their reciprocal ranks."""
+    sims = np.array(
+        [[float(retriever.vector(f"{text}|None") @ retriever.vector(name)) for name in IDS] for text in texts]
+    )
+    ranks = (-sims).argsort(1).argsort(1) + 1
+    means, shares = sims.mean(0), (1 / (60 + ranks)).sum(0)
+    # Equal sums: the better best rank, then the earlier list.
+    keys = {row: (-round(shares[row], 12), ranks[:, row].min(), ranks[:, row].argmin()) for row in range(len(IDS))}
+    return sorted(keys, key=lambda row: -means[row]), sorted(keys, key=lambda row: keys[row])
+
+
+def test_pieces_ask_by_themselves_and_their_similarities_or_ranks_are_aggregated(dice: Dice) -> None:
+    """Two sessions of different length in one batch; the query of turn 0 stands in the text, not beside it."""
+    texts, sessions = ("a dog [SEP] dog is black [SEP] beach", "one piece"), [dialogue("q", None), dialogue("p", None)]
+    openings = [opening_ask(session.query, dice.gallery, mask_source=True) for session in sessions]
+    for place, fold in enumerate((MeanFold(), None)):
+        channels = {"t2v": Channel("dice", "search", pieces=" [SEP] ", fold=fold)}
+        found = retrieve(channels, {"dice": dice}, sessions, [Intent(text) for text in texts], openings, dice.gallery)
+        for text, one in zip(texts, found, strict=True):
+            assert one.lists["t2v"].rows.tolist() == by_hand(dice, text.split(" [SEP] "))[place]
+    assert found[0].lists["t2v"].scores is None
+    assert found[1].lists["t2v"].scores is not None
+    assert [ask.text for ask in dice.batches[-1]] == ["a dog", "dog is black", "beach", "one piece"]

@@ -13,6 +13,7 @@ from covr_lab.engines.request import Request, Response
 from covr_lab.gallery.gallery import Gallery
 from covr_lab.ranking.stages import Work
 from covr_lab.reasoning.cascade import Describer, Verifier
+from covr_lab.reasoning.judging import PairJudge, Verdict
 from covr_lab.scorers.base import Pair, PairScorer
 from covr_lab.types import Context, Query, RankedList, Reflection, Session
 
@@ -80,6 +81,18 @@ class Judge(Verifier):
         if text not in ("yes", "no"):
             raise ParseError(text)
         return text == "yes"
+
+
+class DiceJudge(PairJudge):
+    """Random verdicts by session, turn, pair and encounter alone, ties and unreadable ones among them."""
+
+    def render(self, context: Context) -> Verdict:
+        session = context.session
+        seen = (session.query.session_id, len(session.turns), context.candidate, context.rival, context.encounter)
+        share = round(float(dice(*seen, context.text).random()), 3)
+        if share > 0.9:
+            raise ParseError("unreadable")
+        return Verdict("tie", 0.5) if share > 0.8 else Verdict("first" if share > 0.4 else "second", share / 0.8)
 
 
 class Model(Engine):

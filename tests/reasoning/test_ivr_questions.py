@@ -171,7 +171,7 @@ def test_a_round_without_a_person(answers: dict[str, str], asked: list[str], mad
 
 
 def test_an_object_that_both_chains_of_a_half_ask_for_is_asked_for_once() -> None:
-    """Where there is neither person, cartoon nor animal, all goes the way of the object: 2 * 3 + 3 + 2 * 2 questions."""
+    """Without person, cartoon or animal all goes the way of the object: five questions about each part."""
     answers = {"Is this a cartoon?": "no", "Is there any animal?": "no", "W What is the object?": "road"}
     steps, said = played(round_of(HeuristicQuestions(), context("traffic")), answers)
     assert len(said) == len(set(said)) == 15

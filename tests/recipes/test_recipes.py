@@ -25,20 +25,32 @@ ROOT = Path(__file__).resolve().parents[2]
 RECOVR = ROOT / "recipes" / "recovr_words.yaml"
 COVR = ROOT / "recipes" / "covr_blip_webvid.yaml"
 BASES = sorted(ROOT.glob("recipes/*.yaml"))
-SEEING = ("BlipRetriever", "QwenVLRetriever")  # recipes that see videos: test_video_recipes.py, test_covrage_recipes.py
-WORDS = [base for base in BASES if not any(name in base.read_text() for name in SEEING)]
+# Recipes that see videos: test_video_recipes.py, test_covrage_recipes.py, test_xcot_recipes.py.
+SEEING = ("BlipRetriever", "QwenVLRetriever", "DualEncoderRetriever")
+OTHERS = (*SEEING, "MSVDCaptions")  # of which the latter has files of its own: test_umivr_recipes.py
+WORDS = [base for base in BASES if not any(name in base.read_text() for name in OTHERS)]
 ABLATIONS = sorted(ROOT.glob("recipes/ablations/*.yaml"))
-CASCADE = [path for path in ABLATIONS if any(key in path.read_text() for key in ("stages:", "stage_turns:", "qwen:"))]
+XCOT = [path for path in ABLATIONS if "xcot" in path.stem]  # of comparisons: test_xcot_recipes.py
+CASCADE = [
+    path
+    for path in ABLATIONS
+    if path not in XCOT and any(key in path.read_text() for key in ("stages:", "stage_turns:", "qwen:"))
+]
 ENGINES = sorted(ROOT.glob("recipes/engines/*.yaml"))
 USERS = sorted(ROOT.glob("recipes/users/*.yaml"))
 OVERLAYS = [*ABLATIONS, *ENGINES, *USERS]
 LLM = ROOT / "recipes" / "recovr_webvid_captions_llm.yaml"
+IVR = [path for path in ABLATIONS if path.stem.startswith("ivr_")]  # of rounds of questions: test_ivr_recipes.py
 PROMPTS = [path for path in ABLATIONS if path.stem.startswith("prompts_")]  # for recipes with a language model
-UNLIKE = {"history_dynamic_anchor": "history_words", "transplant_rank_cap": "umivr_words"}  # overlay -> what it is for
+UNLIKE = {  # overlay -> what it is for
+    "history_dynamic_anchor": "history_words",
+    "transplant_rank_cap": "umivr_words",
+    "with_reflection": LLM.stem,
+}
 PAIRS = [
     [LLM if path in PROMPTS else ROOT / "recipes" / f"{UNLIKE.get(path.stem, 'recovr_words')}.yaml", path]
     for path in ABLATIONS
-    if path not in CASCADE
+    if path not in (*CASCADE, *IVR, *XCOT)
 ]
 WORLD = world(20, 10, seed=0)
 NAMES = ("reference", "target", "reference_caption", "target_caption")
@@ -127,12 +139,18 @@ def fits_stages(text: str, overlay: Path) -> bool:
     if overlay.stem in ("with_cascade", "with_cascade_model", "covrage_opening", "verify_none"):
         return True
     needed = {"qwen:": "QwenVLRetriever", "view:": "NoveltyView"}
-    return all(name in text for key, name in needed.items() if key in said) and "stages:" in text
+    return all(name in text for key, name in needed.items() if key in said) and "GatedRerank" in text
 
 
 def fits(base: Path, overlay: Path) -> bool:
     """Whether an overlay has something to change in a recipe: a composed channel, a language model, its engine."""
     text = base.read_text()
+    if overlay in IVR:
+        return "StatementHistory" in text
+    if overlay in XCOT:
+        models = {"xcot_soft": "ModelJudge", "xcot_no_reasons": "ModelJudge"}
+        needed = {"xcot_perturbed": "Annotator", "xcot_still": "DemoAnnotator", **models}
+        return needed.get(overlay.stem, "PairwiseRank") in text
     if overlay in CASCADE:
         return fits_stages(text, overlay)
     if overlay.stem in ("anchor_reference", "history_dynamic_anchor", "covr_only_model"):
@@ -143,7 +161,7 @@ def fits(base: Path, overlay: Path) -> bool:
         return "VLMInitialQuery" in text
     needed = {"server": "user_vlm:", "internvl": "system_vlm:"}
     if overlay.stem.endswith("_covrage"):  # engines/
-        return "stages:" in text
+        return "GatedRerank" in text
     return needed.get(overlay.stem, "") in text
 
 

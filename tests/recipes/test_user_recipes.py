@@ -31,11 +31,11 @@ def test_human_dialogue(tiny_encoder: Path, tmp_path: Path) -> None:
     options = ["--system.retrievers.captions.model", str(tiny_encoder), "--trainer.accelerator", "cpu"]
     outcome = evaluate(recipes, options, run_dir=tmp_path / "run")
     assert outcome is not None
-    table = read_rows(outcome.path).to_pylist()
+    table = read_rows(outcome.folder).to_pylist()
     found = {(row["target"], row["turn"]): row for row in table}
     assert sorted(found) == [("A1", 0), ("A1", 1), ("A1", 2), ("A2", 0), ("A2", 1), ("A3", 0), ("A3", 1)]
     searched = [dict(found["A1", turn]["intent"])["search"] for turn in (1, 2)]
     assert searched == ["a man sits on a bed [SEP] yes", "a man sits on a bed [SEP] yes [SEP] no, it is night"]
     assert [found["A1", turn]["question"] for turn in (1, 2)] == [None, None]
-    assert outcome.failures == {found["A3", 1]["session_id"]: found["A3", 1]["error"]}
+    assert outcome.failed == {found["A3", 1]["session_id"]: found["A3", 1]["error"]}
     assert "video A3: no dialogue about it" in found["A3", 1]["error"]

@@ -39,9 +39,7 @@ def test_cleaning_twice_changes_nothing(text: str, words: int) -> None:
         assert clean(once) == once
 
 
-def reader(
-    folder: Path, max_words: int | None = None, max_length: int = 16, separators: bool = False
-) -> TextReader:
+def reader(folder: Path, max_words: int | None = None, max_length: int = 16, separators: bool = False) -> TextReader:
     tokenizer, enc = load_tokenizer(folder, ROWS)
     return TextReader(tokenizer, enc, max_words, max_length, separators)
 

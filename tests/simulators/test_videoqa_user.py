@@ -17,11 +17,12 @@ from covr_lab.engines.consult import ParseError
 from covr_lab.engines.request import Request, Response
 from covr_lab.gallery.gallery import Gallery
 from covr_lab.gallery.videos import VideoStore
+from covr_lab.prompts import SUITES, Prompt
 from covr_lab.retrievers.blip.images import Frames, preprocess
 from covr_lab.simulators import CaptionQAUser, VideoQAUser
 from covr_lab.simulators.answering import Asked
 from covr_lab.simulators.blip import BlipVQA
-from covr_lab.simulators.caption_qa import read_reply
+from covr_lab.simulators.caption_qa import FIELDS, read_reply
 from covr_lab.types import Probe, Query, Refused, Session, SessionError, Target
 from covr_lab.video import Clip, FrameSampler, VideoError, VideoReader
 from tests.tiny_vqa import make_tiny_writer
@@ -253,6 +254,15 @@ def test_a_wrong_recipe_or_target_is_one_line(captioner: Path) -> None:
     seeing = CaptionQAUser(engine="lm", model=str(captioner))
     with pytest.raises(Refused, match=r"simulator\.captions to annotation"):
         seeing.bind(Gallery.of("a", {}))
+
+
+def test_packaged_prompts_show_caption_and_question_and_nothing_else() -> None:
+    found = [CaptionQAUser(engine="lm", captions="annotation", prompts=suite) for suite in SUITES]
+    assert len({user.fingerprint for user in found}) == len(SUITES)
+    for user in found:
+        assert user.prompt.used == {"caption", "question"}
+        assert not Prompt(user.prompt.system, "", FIELDS).used
+        assert read_reply(user.prompt.system.splitlines()[-1])  # the example is one that can be read
 
 
 @pytest.mark.parametrize(
