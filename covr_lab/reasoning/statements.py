@@ -82,6 +82,7 @@ def pieces(exchanges: Sequence[Exchange], *, released: bool = False) -> list[str
         exchanges: questions and answers, in any number of chains (:class:`~covr_lab.reasoning.interview.Chains`).
         released: see :class:`StatementHistory`.
 
+    >>> from covr_lab.types import Probe
     >>> doing, place = Probe("What is the man doing?", slot="doing"), Probe("Where is the man cooking?", slot="where")
     >>> pieces([Exchange(doing, "cooking"), Exchange(place, "in snow")])
     ['man is cooking in snow']

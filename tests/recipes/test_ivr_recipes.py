@@ -20,6 +20,7 @@ from tests.tiny_vqa import make_tiny_writer
 
 ROOT = Path(__file__).resolve().parents[2]
 OVERLAYS = sorted(path.stem for path in ROOT.glob("recipes/ablations/ivr_*.yaml"))
+ROUNDS = 3  # of the recipes that have ten
 OVER = {"ivr_auto_text_vid": ["ivr_auto_text"]}  # overlay -> what it comes on top of
 CAPTIONS = (
     "a man walking in a street",
@@ -50,7 +51,10 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Outcome]:
         options += ["--simulator.model", str(writer), "--simulator.revision", "null"]
         if "ivr_no_matching" not in overlays:
             options += ["--system.stages.matching.scorer.blip.model", str(blip)]
-        for name in load(recipes).get("engines", {}):
+        document = load(recipes)
+        assert document["protocol"]["turns"] == (10 if any("auto" in overlay for overlay in overlays) else 1)
+        options += ["--protocol.turns", str(min(ROUNDS, document["protocol"]["turns"]))]
+        for name in document.get("engines", {}):
             options += [f"--engines.{name}.engine.model", str(vlm), f"--engines.{name}.engine.dtype", "float32"]
         if overlays not in done:
             outcome = evaluate(recipes, options, run_dir=folder / f"run-{len(done)}", build=True)
@@ -78,7 +82,7 @@ def asked(row: dict[str, Any]) -> list[tuple[str, str]]:
 def test_runs(overlay: str, run: Callable[..., Outcome]) -> None:
     """Every turn searches the first query and the round's answers, whatever the random model answers."""
     outcome = run(*filter(None, [overlay]))
-    rounds = 10 if "auto" in overlay else 1
+    rounds = ROUNDS if "auto" in overlay else 1
     assert pc.max(read_rows(outcome.folder)["turn"]).as_py() == rounds
     between = " and " if overlay == "ivr_and_separator" else " [SEP] "
     for caption, row in zip(CAPTIONS, rows(outcome, rounds), strict=True):
@@ -118,10 +122,10 @@ def test_a_language_model_asks_at_every_round(run: Callable[..., Outcome]) -> No
     """A random one: what it says is no question, and the list stands in, but it is asked with all that was said."""
     for overlay, module in (("ivr_auto_text", "question_auto"), ("ivr_auto_text_vid", "question_auto_vid")):
         modules = json.loads((run(overlay).folder / "metrics.json").read_text())["modules"]
-        assert modules[module]["asked"] == 10 * len(CAPTIONS)
-        (prompt,) = [call for call in rows(run(overlay), 10)[0]["prompts"] if call["module"] == module][:1]
+        assert modules[module]["asked"] == ROUNDS * len(CAPTIONS)
+        (prompt,) = [call for call in rows(run(overlay), ROUNDS)[0]["prompts"] if call["module"] == module][:1]
         text = " ".join(part["text"] or "" for part in prompt["content"])
-        assert rows(run(overlay), 9)[0]["intent"]["search"].replace(" [SEP] ", ", ") in text
+        assert rows(run(overlay), ROUNDS - 1)[0]["intent"]["search"].replace(" [SEP] ", ", ") in text
 
 
 def test_all_generators_share_turn_zero(run: Callable[..., Outcome]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import runpy
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -133,11 +134,26 @@ def test_overlays_of_the_demo_run_and_do_what_they_say(overlays: tuple[str, ...]
         assert "xcot_unique" not in overlays or row["routing"]["passes"] == 10
 
 
-def test_true_annotations_put_every_target_of_the_pool_first(tmp_path: Path) -> None:
+def test_true_annotations_put_every_target_of_the_pool_first(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Full descriptions, and true annotations that no two clips share: the target beats whom it meets."""
-    for row in demo(tmp_path, "xcot_oracle"):
+    rows = demo(tmp_path, "xcot_oracle")
+    for row in rows:
         before = row["stage_target_rank"]["retrieval"]
         assert row["target_rank"] == (1 if before <= 20 else before)
+    main = runpy.run_path(str(ROOT.parent / "tools" / "explanations.py"))["main"]
+    run = str(tmp_path / "xcot_demo-xcot_oracle")
+    said = {}
+    for name, more in {"run": [], "session": [rows[0]["session_id"]], "similarity": ["--similarity"]}.items():
+        capsys.readouterr()
+        assert main([run, *more]) == 0
+        said[name] = capsys.readouterr().out
+    assert "Comparisons" in said["run"]
+    assert said["session"].count("turn 0: ") == 4  # neighbours of the best five
+    assert "5 of 5 turns 0: explanation" in said["similarity"]
+    assert main([run, "nobody"]) == 1
+    assert "no session 'nobody'" in capsys.readouterr().err
 
 
 def test_an_oracle_of_another_world_is_refused(tmp_path: Path) -> None:
