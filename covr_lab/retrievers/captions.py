@@ -55,6 +55,8 @@ class CaptionProxy(Retriever):
         lines: Literal["one", "mean"] = "one",
     ) -> None:
         super().__init__()
+        if not noise:
+            self.proxy = "caption proxies: captions stand for videos, no video was seen"
         self.encoder = SentenceEncoder(model, max_length)
         self.noise, self.noise_seed, self.anchor_weight, self.lines = noise, noise_seed, anchor_weight, lines
 

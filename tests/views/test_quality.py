@@ -161,7 +161,9 @@ def test_a_captioner_shows_the_chosen_frames(media: Path) -> None:
     captioner.connect(engine)
     videos = indexed(captioner, media)
     assert captioner.describe(GALLERY, videos)["scenes"] == "clip scenes."
-    shown = {request.session_id: part for request in engine.asked for part in request.content if isinstance(part, Media)}
+    shown = {
+        request.session_id: part for request in engine.asked for part in request.content if isinstance(part, Media)
+    }
     assert shown["one"].frames == 1
     assert shown["scenes"].clip().indices.tolist() == SHARP
     # The digest of what was shown is that of the same frames read when they are asked for.
