@@ -41,16 +41,16 @@ USERS = sorted(ROOT.glob("recipes/users/*.yaml"))
 OVERLAYS = [*ABLATIONS, *ENGINES, *USERS]
 LLM = ROOT / "recipes" / "recovr_webvid_captions_llm.yaml"
 IVR = [path for path in ABLATIONS if path.stem.startswith("ivr_")]  # of rounds of questions: test_ivr_recipes.py
+REFLECTION = ROOT / "recipes/ablations/with_reflection.yaml"  # for UMIVR with a model: test_umivr_recipes.py
 PROMPTS = [path for path in ABLATIONS if path.stem.startswith("prompts_")]  # for recipes with a language model
 UNLIKE = {  # overlay -> what it is for
     "history_dynamic_anchor": "history_words",
     "transplant_rank_cap": "umivr_words",
-    "with_reflection": LLM.stem,
 }
 PAIRS = [
     [LLM if path in PROMPTS else ROOT / "recipes" / f"{UNLIKE.get(path.stem, 'recovr_words')}.yaml", path]
     for path in ABLATIONS
-    if path not in (*CASCADE, *IVR, *XCOT)
+    if path not in (*CASCADE, *IVR, *XCOT, REFLECTION)
 ]
 WORLD = world(20, 10, seed=0)
 NAMES = ("reference", "target", "reference_caption", "target_caption")

@@ -131,7 +131,8 @@ def test_umivr_runs_on_its_own_task(native: Callable[..., Outcome]) -> None:
 
 def test_reflection_goes_on_top_for_a_user_who_stops(native: Callable[..., Outcome]) -> None:
     outcome = native("ablations/with_reflection", stop=True)
-    later = [row for turn in range(1, 4) for row in rows(outcome, turn) if not row["carried"]]
+    later = [row for turn in range(1, 4) for row in rows(outcome, turn)]
+    assert later
     assert all(row["satisfaction"] in ("positive", "neutral", "negative") for row in later)
     assert json.loads((outcome.folder / "metrics.json").read_text())["modules"].keys() >= {"reflection"}
 

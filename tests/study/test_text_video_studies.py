@@ -45,7 +45,7 @@ def test_a_rank_cap_meets_users_who_stop_alone() -> None:
     for name in ("msvd_captions", "ivr_paper"):
         for run in study(name).plan():
             document = load(run.recipes)
-            stops = document["simulator"]["init_args"].get("stop", False)
+            stops = document["simulator"].get("init_args", {}).get("stop", False)
             if "--simulator.stop" in run.overrides:
                 stops = run.overrides[run.overrides.index("--simulator.stop") + 1] == "true"
             assert stops or not document["system"]["init_args"].get("policies"), str(run)
