@@ -22,6 +22,7 @@ COMMANDS = [line for block in re.findall(r"```bash\n(.*?)```", README, re.DOTALL
 SMALL = "--data.families 3"  # a demo world of twelve gallery clips
 SHORTER = {
     "python tools/bench.py": "python tools/bench.py --rounds 1 --only rank-cap",
+    "python tools/judge_noise.py": "python tools/judge_noise.py --queries 50",
     **{line: f"{line} {SMALL}" for line in COMMANDS if re.search(r"/demo\.yaml|/covrage\.yaml|_demo\.yaml", line)},
 }
 
@@ -40,7 +41,8 @@ def test_the_recipe_of_the_readme_is_the_recipe() -> None:
 @pytest.mark.skipif("COVR_DATA" not in os.environ, reason="COVR_DATA names the folder of real annotations")
 @pytest.mark.timeout(1500)
 def test_every_other_command_runs(tmp_path: Path) -> None:
-    annotations = Path(os.environ["COVR_DATA"]) / "webvid-covr" / "webvid8m-covr_test.csv"
+    released = Path(os.environ["COVR_DATA"])
+    annotations = released / "webvid-covr" / "webvid8m-covr_test.csv"
     for folder in ("tools", "recipes", "tests"):
         (tmp_path / folder).symlink_to(ROOT / folder)
     rows = annotations.read_text(encoding="utf-8").splitlines(keepends=True)
@@ -51,12 +53,15 @@ def test_every_other_command_runs(tmp_path: Path) -> None:
         path = tmp_path / "videos" / f"{video}.mp4"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.hardlink_to(clips[number % 6])
+    clips_of_msvd = (released / "msvd" / "test_list.txt").read_text(encoding="utf-8").splitlines(keepends=True)
+    (tmp_path / "clips.txt").write_text("".join(clips_of_msvd[:12]), encoding="utf-8")
     model = str(make_tiny_blip(tmp_path / "blip"))
     vlm = make_tiny_vlm(tmp_path / "vlm", texts=packaged_prompts())
     script = "\n".join(["set -euo pipefail", *(SHORTER.get(line, line) for line in COMMANDS[2:])])
     assert script.count("python tools/") >= 18
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    values = {"A": "short.csv", "V": "videos", "B": model, "T": model, "Q": str(vlm), "PATH": path}
+    values = {"A": "short.csv", "V": "videos", "B": model, "T": model, "Q": str(vlm), "PATH": path, "M": "clips.txt"}
+    values["C"] = str(released / "msvd" / "captions_msvd.json")
     with OpenAIServer(models=("Qwen/Qwen3-VL-4B-Instruct",)) as server:
         done = subprocess.run(
             ["bash", "-c", script],
