@@ -5,6 +5,7 @@ from covr_lab.data.check import describe, report
 from covr_lab.data.covr_r import CoVRR
 from covr_lab.data.demo import DemoText, DemoWorld
 from covr_lab.data.finecvr import FineCVR
+from covr_lab.data.folder import VideoFolder
 from covr_lab.data.triplets import Columns, TripletFile
 from covr_lab.data.webvid_covr import DenseWebVidCoVR, WebVidCoVR
 from covr_lab.data.words import WordWorld
@@ -20,6 +21,7 @@ __all__ = [
     "Triplet",
     "TripletDataModule",
     "TripletFile",
+    "VideoFolder",
     "WebVidCoVR",
     "WordWorld",
     "describe",
