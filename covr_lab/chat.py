@@ -16,7 +16,10 @@ from covr_lab.types import Cap, Feedback, Query, Question, Reflection, Refused, 
 if TYPE_CHECKING:
     import torch
 
+    from covr_lab.data import TripletDataModule
+    from covr_lab.recipe import Document
     from covr_lab.results.folder import RunFolder
+    from covr_lab.runner import SessionRunner
     from covr_lab.system import System
 
 REASONS = {"rejected": "you rejected it", "stagnant": "it would have stayed first"}
@@ -207,7 +210,7 @@ def why_text(session: Session, gallery: Gallery, rank: int, width: int) -> str:
     lines = [clip(f"{video}: {gallery.caption(video)}", width)]
     for turn, place in zip(session.turns, places(session, row), strict=True):
         lines.append(f"turn {turn.index} | rank {place.rank or '-'} | {_channels(place, turn)}")
-        opening = {"reference": query.reference, "edit": query.text}
+        opening = {"reference": query.reference, "edit": query.text} if turn.feedback is None else {}
         sent = {"search": turn.intent.search, "edit": turn.intent.edit} if turn.intent else opening
         lines += [_wrapped(f"{name}: {text}", width) for name, text in sent.items() if text]
         if place.cap:
@@ -249,6 +252,7 @@ class Desk:
         folder: the run folder, claimed.
         participant: who talks, for the record.
         pairs: queries of the data with their targets, for a study; no system may see the targets.
+        data: where they come from; its media are for people to look at.
     """
 
     system: System
@@ -257,6 +261,7 @@ class Desk:
     folder: RunFolder
     participant: str | None = None
     pairs: tuple[tuple[Query, Target], ...] = ()
+    data: TripletDataModule | None = None
 
     def keep(self, session: Session) -> Path:
         """Store all turns of ``session`` as one part; returns its path."""
@@ -298,21 +303,37 @@ def open_desk(
         SessionError: a gallery video cannot be encoded.
     """
     # Heavy imports (torch, Lightning) only here: the help of a command line has to be quick.
-    from covr_lab.evaluate import prepare, run_record
-    from covr_lab.results.folder import RunFolder, free_folder
+    from covr_lab.evaluate import prepare
+    from covr_lab.results.folder import free_folder
 
-    document, data, runner = prepare(paths, overrides)
-    system, device = runner.system, _device(document["trainer"]["accelerator"])
-    system.load()
     name = f"{kind}-{'+'.join(path.stem for path in paths)}"
     path = run_dir or Path("runs") / name
-    folder = RunFolder(free_folder(path) if fresh else path)
+    prepared = prepare(paths, overrides)
+    return desk_of(prepared, name, free_folder(path) if fresh else path, participant=participant, kind=kind)
+
+
+def desk_of(
+    prepared: tuple[Document, TripletDataModule, SessionRunner],
+    name: str,
+    path: Path,
+    *,
+    participant: str | None = None,
+    kind: str = "chat",
+) -> Desk:
+    """Load and bind what :func:`~covr_lab.evaluate.prepare` made, and claim the folder; see :func:`open_desk`."""
+    from covr_lab.evaluate import run_record
+    from covr_lab.results.folder import RunFolder
+
+    document, data, runner = prepared
+    system, device = runner.system, _device(document["trainer"]["accelerator"])
+    system.load()
+    folder = RunFolder(path)
     folder.open(_chat_record(run_record(name, document, runner, data), system, kind), data.user_gallery.captions)
     system.freeze().to(device)
     system.bind(data.gallery, data.videos, mask_source=runner.protocol.mask_source)
     references = sorted({row.reference for row in data.triplets if row.reference is not None})
     pairs = tuple(zip(data.queries(), data.targets(), strict=True))
-    return Desk(system, system.gallery, tuple(references), folder, participant, pairs)
+    return Desk(system, system.gallery, tuple(references), folder, participant, pairs, data)
 
 
 def _device(accelerator: str) -> torch.device:

@@ -247,7 +247,7 @@ class Turn:
         index: 0-based turn number.
         question: what the system asked before the feedback.
         feedback: what the user answered, ``None`` at turn 0.
-        intent: query texts.
+        intent: query texts, ``None`` where nothing was asked.
         state: progress memory after the turn, ``None`` before the first reflection.
         channels: result memory: channel -> its list after the caps (at most ``pool`` rows), with the scores it had.
         result: the full ranking, every gallery row that is not masked.

@@ -13,6 +13,9 @@ takes the recipe, overlays and --key value overrides of tools/eval.py, and makes
 gallery vectors and, for composed queries, what is read of anchor videos. Lies in $COVR_CACHE/galleries. More processes
 that encode: --trainer.devices 2.
 
+Rows of earlier galleries are taken over where encoder and videos are the same: of a gallery that has grown only the new
+videos are encoded. A folder of your own videos (recipes/my_videos.yaml) is compared with its last index.
+
 exit status: 0 done; 1 refused, with one line that says why; 3 done, but some videos could not be read (the sessions
 that need them count as misses); 130 interrupted, the same command goes on where it stopped.
 """

@@ -55,6 +55,7 @@ class Batcher:
         self.system, self.size, self.wait = system, size, wait
         self.sizes: Counter[int] = Counter()  # requests of a call -> how many calls were that large
         self.clock = ModelClock()
+        self.alone = threading.Lock()  # held while the system works; whoever changes it (a guest comes) holds it, too
         self._queue: queue.Queue[Job | None] = queue.Queue(waiting)
         self._closing = threading.Lock()  # held while something is put, so that nothing comes after the end
         self._closed = False
@@ -135,7 +136,7 @@ class Batcher:
         call = getattr(self.system, verb)
 
         def together(some: Sequence[Job]) -> list[Any]:
-            with self.clock.running():
+            with self.alone, self.clock.running():
                 self.sizes[len(some)] += 1
                 return list(call(*map(list, zip(*(job.arguments for job in some), strict=True))))
 

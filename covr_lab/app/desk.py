@@ -72,7 +72,8 @@ class Searches:
         journal: one key a session.
         targets: session of the data -> its answer, for a study; the system never sees it.
         ties: tie rule of target ranks.
-        known: whether a video id may be a reference; by default those of the gallery.
+        known: whether a video id may be a reference; by default those of the gallery. Say yes to the references of the
+            data that are no gallery videos, and to uploads.
         held: searches that stay in memory.
     """
 

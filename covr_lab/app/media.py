@@ -18,6 +18,7 @@ from covr_lab.app.formats import HEAD, sniff
 from covr_lab.gallery.cache import cache_dir
 from covr_lab.gallery.thumbnails import thumbnail
 from covr_lab.types import Refused, SessionError
+from covr_lab.video.base import VideoError
 from covr_lab.video.images import is_image
 
 if TYPE_CHECKING:
@@ -113,8 +114,10 @@ class Media:
             SessionError: see :meth:`find`, or the video cannot be read.
         """
         self.find(video)
-        with self._locks[video]:
+        try:
             return thumbnail(self.videos, video)
+        except VideoError as error:  # whose message names a path
+            raise SessionError(f"this video cannot be shown ({error.reason.replace('_', ' ')})") from error
 
     def playable(self, video: str) -> Path:
         """A file that browsers play or show: that of the video, or a preview that is made once and kept.

@@ -78,13 +78,19 @@ def identify(db: sqlite3.Connection, path: Path) -> str:
     return found
 
 
-def look(db: sqlite3.Connection, video: str, path: Path, reader: VideoReader) -> Probe:
+def look(db: sqlite3.Connection, video: str, path: Path, reader: VideoReader, by: str) -> Probe:
     """What a video's container says, looked at once for each content and reader.
+
+    Args:
+        db: see :func:`catalogue`.
+        video: content id.
+        path: its file.
+        reader: opens it.
+        by: all of the reader that decides what it says.
 
     Raises:
         VideoError: it cannot be read; a reason that may pass is not remembered.
     """
-    by = f"{reader.fingerprint}, min_decodable {reader.min_decodable}"
     row = db.execute("SELECT found FROM facts WHERE id = ? AND reader = ?", (video, by)).fetchone()
     known = None if row is None else json.loads(row[0])
     if known is not None and "reason" in known:

@@ -55,14 +55,14 @@ def take_stock(folder: Path, reader: VideoReader) -> Library:
         OSError: there is no such folder.
         Refused: the catalogue cannot be written.
     """
-    found = Library(walk(folder))
+    found, by = Library(walk(folder)), f"{reader.fingerprint}, min_decodable {reader.min_decodable}"
     with catalogue() as db:
         for name in tqdm(found.tree.files, desc="looking at files", unit=" files", delay=1, dynamic_ncols=True):
             path = found.tree.root / name
             try:
                 video = identify(db, path)
                 if video not in found.paths:
-                    found.facts[video] = look(db, video, path, reader)
+                    found.facts[video] = look(db, video, path, reader, by)
             except VideoError as error:
                 found.unreadable[name] = str(VideoError(Path(shown(name)), error.reason, error.detail))
             except (OSError, ValueError) as error:
@@ -95,7 +95,7 @@ class VideoFolder(TripletDataModule):
         return {"folder": self.videos_dir}
 
     @cached_property
-    def library(self) -> Library:
+    def stock(self) -> Library:
         """What the folder held when it was first asked for.
 
         Raises:
@@ -115,7 +115,7 @@ class VideoFolder(TripletDataModule):
     @cached_property
     def names(self) -> dict[str, str]:
         """Content id -> name below the folder, for people."""
-        return {video: shown(names[0]) for video, names in self.library.paths.items()}
+        return {video: shown(names[0]) for video, names in self.stock.paths.items()}
 
     @cached_property
     def videos(self) -> VideoStore:
@@ -129,7 +129,7 @@ class VideoFolder(TripletDataModule):
 
     def gallery_ids(self) -> set[str]:
         """Every video that can be read."""
-        return set(self.library.paths)
+        return set(self.stock.paths)
 
     def read(self) -> list[Triplet]:
         """No queries."""
@@ -141,18 +141,18 @@ class VideoFolder(TripletDataModule):
         Raises:
             SessionError: no video of the folder has this id.
         """
-        if video not in self.library.paths:
+        if video not in self.stock.paths:
             raise SessionError(f"video {video!r} is not in {self.videos_dir} (it was removed or changed: index again)")
-        return self.library.tree.root / self.library.paths[video][0]
+        return self.stock.tree.root / self.stock.paths[video][0]
 
     @property
     def unreadable(self) -> Mapping[str, str]:
         """Name -> what is wrong with it."""
-        return self.library.unreadable
+        return self.stock.unreadable
 
     def news(self) -> list[str]:
         """What has changed since the folder was indexed last, and what is left out."""
-        found = self.library
+        found = self.stock
         now = {video: names[0] for video, names in found.paths.items()}
         with catalogue() as db:
             then = last_index(db, found.tree.root)
@@ -184,8 +184,8 @@ class VideoFolder(TripletDataModule):
                 thumbnail(self.videos, video)
             except VideoError:
                 continue  # its frames do not decode: the index says so
-        root = self.library.tree.root
+        root = self.stock.tree.root
         with catalogue() as db:
-            set_last_index(db, root, {video: names[0] for video, names in self.library.paths.items()})
+            set_last_index(db, root, {video: names[0] for video, names in self.stock.paths.items()})
             for folder in keep_artifacts(db, root, artifacts):
                 shutil.rmtree(folder, ignore_errors=True)

@@ -72,6 +72,11 @@ class MediaDataModule(LightningDataModule):
         """Recipe key -> folder, of the folders that hold media; empty for a set without media."""
         return {} if self.videos_dir is None else {"videos_dir": self.videos_dir}
 
+    @property
+    def names(self) -> Mapping[str, str]:
+        """Video id -> name, for people, of the videos whose ids tell them nothing."""
+        return {}
+
     def media_path(self, video: str) -> Path:
         """Where the media of a video lie, whether or not they are there.
 

@@ -198,6 +198,7 @@ def finish(address: Address) -> None:
         "complete": True,
     }
     write_json(folder / MANIFEST, manifest)
+    (folder / ADDRESS).unlink(missing_ok=True)
     shutil.rmtree(folder / SHARDS, ignore_errors=True)
 
 

@@ -72,8 +72,9 @@ def correct(
         for row, session in enumerate(sessions):
             order = complete(fused[row], tails[row])
             top = _first(displayed(order, plans[row]))
-            tops = Tops(top, tuple(_first(ranking.rows) for ranking in found[row].lists.values()))
-            caps = (cap for policy in policies for cap in policy.plan(session, signals[row], tops, found[row].rejected))
+            firsts = tuple(_first(ranking.rows) for ranking in found[row].lists.values())
+            tops = Tops(top, firsts, found[row].rejected)
+            caps = (cap for policy in policies for cap in policy.plan(session, signals[row], tops))
             if fusion.caps == "order":
                 caps = (replace(cap, scope="order", guard=False) for cap in caps)
             lists = {"window": memory.rows[row], "current": memory.rows[row, -1:], "order": order[None]}

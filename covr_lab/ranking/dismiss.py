@@ -9,7 +9,7 @@ from typing import Literal
 from covr_lab.gallery.gallery import Gallery
 from covr_lab.ranking.memory import apply_caps, fires
 from covr_lab.ranking.policies import RankPolicy, Tops
-from covr_lab.types import Cap, Event, Feedback, Intent, Question, RankedList, Session, SessionError, Turn
+from covr_lab.types import Cap, Event, Feedback, Question, RankedList, Session, SessionError, Turn
 
 
 def rejected_rows(session: Session, feedback: Feedback, gallery: Gallery) -> tuple[int, ...]:
@@ -34,7 +34,7 @@ def dismiss(
     scope: Literal["lists", "order"],
     gallery: Gallery,
 ) -> Turn:
-    """A turn of rejections alone: the order on display with these videos demoted, and nothing else changed.
+    """A turn of rejections alone: the order on display with these videos demoted, without an intent.
 
     The user said nothing of the other videos, so that none of them is demoted for staying. Later turns find the
     demotions in the lists that they remember, as they do after any turn.
@@ -50,7 +50,7 @@ def dismiss(
     """
     order, caps = session.turns[-1].result.rows, dict[int, Cap]()
     for policy in policies:
-        for cap in policy.plan(session, None, Tops(None), rejected):
+        for cap in policy.plan(session, None, Tops(None, rejected=tuple(rejected))):
             caps.setdefault(cap.row, replace(cap, fired=fires(cap, order[None])))
     plan = tuple(caps.values())
     if scope == "order":
@@ -60,7 +60,6 @@ def dismiss(
         RankedList(apply_caps(order[None], [plan])[0]),
         question=question.text if question else None,
         feedback=feedback,
-        intent=Intent(),
         state=session.state and replace(session.state, satisfaction="neutral"),
         caps=plan,
         events=(*(question.events if question else ()), *unheeded(rejected, plan, gallery)),

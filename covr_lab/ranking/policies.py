@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -13,31 +12,30 @@ from covr_lab.types import Cap, Satisfaction, Session
 
 @dataclass(frozen=True, slots=True)
 class Tops:
-    """Rows that would come first without a cap.
+    """Rows that would come first without a cap, and those that the user rejected one by one.
 
     Attributes:
         fused: first of the provisional fusion, ``None`` when there is no ranking.
         channels: first of each current channel list that ran.
+        rejected: rejected by name, wherever they stood.
     """
 
     fused: int | None
     channels: tuple[int | None, ...] = ()
+    rejected: tuple[int, ...] = ()
 
 
 class RankPolicy(Frozen, ABC):
     """Plans demotions from what the user said and what would be shown; never from a target."""
 
     @abstractmethod
-    def plan(
-        self, session: Session, satisfaction: Satisfaction | None, tops: Tops, rejected: Sequence[int] = ()
-    ) -> tuple[Cap, ...]:
+    def plan(self, session: Session, satisfaction: Satisfaction | None, tops: Tops) -> tuple[Cap, ...]:
         """The demotions of this turn, no video twice.
 
         Args:
             session: the dialogue up to the rejected display (``session.shown``).
             satisfaction: what the newest feedback says about it, ``None`` where it says nothing.
-            tops: what would be shown next.
-            rejected: rows that the user rejected one by one.
+            tops: what would be shown next, and what was rejected by name.
         """
 
 
@@ -77,13 +75,8 @@ class RankCap(RankPolicy):
         self.guard = fused_guard and scope == "window"
         self.spare_positive = spare_positive
 
-    def plan(
-        self, session: Session, satisfaction: Satisfaction | None, tops: Tops, rejected: Sequence[int] = ()
-    ) -> tuple[Cap, ...]:
-        """Cap the video on display, those rejected by name, and earlier rejections where the recipe asks for it.
-
-        See the base class.
-        """
+    def plan(self, session: Session, satisfaction: Satisfaction | None, tops: Tops) -> tuple[Cap, ...]:
+        """Cap the video on display, what was rejected by name, and earlier rejections where the recipe asks for it."""
         shown, caps = session.shown, dict[int | None, Cap]()
         if self.memory == "all_rejected":
             caps |= {row: self._rejection(row) for row in session.rejected}
@@ -93,7 +86,7 @@ class RankCap(RankPolicy):
             caps.pop(shown, None)
         elif shown is not None and satisfaction is not None and self._stagnant(session, shown, tops):
             caps.setdefault(shown, Cap(shown, self.neutral, "stagnant", self.scope, self.guard))
-        return tuple((caps | {row: self._rejection(row) for row in rejected}).values())
+        return tuple((caps | {row: self._rejection(row) for row in tops.rejected}).values())
 
     def _rejection(self, row: int) -> Cap:
         return Cap(row, self.negative, "rejected", self.scope, self.guard)

@@ -3,6 +3,7 @@
 from covr_lab.simulators.base import UserSimulator
 from covr_lab.simulators.degraded import Degradation, DegradedUser, Policy
 from covr_lab.simulators.noise import CharacterNoise, WordNoise
+from covr_lab.simulators.recorded import RecordedUser
 from covr_lab.simulators.rules import RuleUser
 from covr_lab.simulators.scripted import ScriptedUser
 from covr_lab.simulators.speech import DropConstraints, Inconsistent, Terse, Verbose
@@ -15,6 +16,7 @@ __all__ = [
     "DropConstraints",
     "Inconsistent",
     "Policy",
+    "RecordedUser",
     "RuleUser",
     "ScriptedUser",
     "Terse",

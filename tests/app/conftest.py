@@ -17,9 +17,14 @@ WORLD = ["--data.videos", "60", "--data.queries", "30", "--data.gallery", "union
 
 
 @pytest.fixture(scope="session")
-def words(tiny_encoder: Path, tmp_path_factory: pytest.TempPathFactory) -> Desk:
+def keys(tiny_encoder: Path) -> list[str]:
+    """What makes of any recipe of the words world a small one that needs no download."""
+    return [*WORLD, "--system.retrievers.captions.model", str(tiny_encoder)]
+
+
+@pytest.fixture(scope="session")
+def words(keys: list[str], tmp_path_factory: pytest.TempPathFactory) -> Desk:
     """The bound system, shared: it keeps no state."""
-    keys = [*WORLD, "--system.retrievers.captions.model", str(tiny_encoder)]
     return open_desk([RECIPE], keys, run_dir=tmp_path_factory.mktemp("people") / "run", kind="app")
 
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -18,12 +20,14 @@ from covr_lab.app.journal import Journal
 from covr_lab.app.limits import Unknown
 from covr_lab.app.restore import standing
 from covr_lab.chat import Conversation, Desk
+from covr_lab.ranking import SimSum
 from covr_lab.replay import differences, replay
 from covr_lab.results.reader import read_rows, read_run
 from covr_lab.results.rows import turn_row
 from covr_lab.results.schema import SCHEMA
 from covr_lab.types import Feedback, Query, Reflection, Refused, SessionError
 
+RECIPE = Path(__file__).resolve().parents[2] / "recipes" / "recovr_words.yaml"
 SAID = ["no, not this: it should be red", "make it huge", "it is in a garden", "almost, but in snow", "hmm"]
 
 
@@ -101,6 +105,20 @@ def test_a_recipe_without_a_policy_says_that_nothing_is_demoted(words: Desk, mon
     later = talk.say("", rejected=[words.gallery.ids[shown[1]]]).session.turns[-1]
     assert np.array_equal(later.result.rows, shown)
     assert [(event.kind, event.detail) for event in later.events] == [("not_demoted", words.gallery.ids[shown[1]])]
+
+
+def test_a_fusion_of_similarities_demotes_in_the_order(words: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(words.system._modules, "fusion", SimSum(window=5, pool=100))
+    talk = Conversation.start(words.system, Query("q", words.references[0], "make it red"))
+    for text in ("", "make it huge"):
+        shown = talk.session.turns[-1].result.rows
+        talk = talk.say(text, rejected=[words.gallery.ids[shown[1]]])
+        turn = talk.session.turns[-1]
+        [cap] = [cap for cap in turn.caps if cap.row == shown[1]]
+        assert (cap.scope, cap.position) == ("order", 11)
+        rank = turn.result.rank(int(shown[1]))
+        assert rank is not None
+        assert rank >= 11
 
 
 def test_more_like_this_is_a_search_of_its_own_with_a_parent(searches: Searches, words: Desk) -> None:
@@ -249,3 +267,49 @@ def test_a_search_from_before_a_change_stays_on_record_and_does_not_go_on(
         Searches(batcher, moved, journal).get("me", start.name)
     assert len(standing(journal.read(start.name))) == 2
     assert Searches(batcher, words.gallery, journal).get("me", start.name).turn == 1
+
+
+SERVER = """
+import itertools, sys, threading
+from pathlib import Path
+from covr_lab.app.batching import Batcher
+from covr_lab.app.desk import Searches
+from covr_lab.app.journal import Journal
+from covr_lab.chat import open_desk
+
+recipe, folder, *keys = sys.argv[1:]
+desk = open_desk([Path(recipe)], keys, run_dir=Path(folder) / "run", kind="app")
+searches = Searches(Batcher(desk.system), desk.gallery, Journal(Path(folder) / "journal"))
+
+def user(number):
+    search = searches.start(f"token {number}", desk.references[number], "make it red")
+    for turn in itertools.count(1):
+        shown = desk.gallery.ids[search.talk.session.turns[-1].result.rows[0]]
+        sys.stdout.write(f"{number} {search.name} {search.turn} {shown}\\n")
+        sys.stdout.flush()
+        search = searches.say(f"token {number}", search.name, ("make it huge", "in snow", "no, blue")[turn % 3])
+
+for number in range(4):
+    threading.Thread(target=user, args=(number,)).start()
+"""
+
+
+def test_after_kill_9_every_answered_turn_is_there(
+    words: Desk, keys: list[str], batcher: Batcher, tmp_path: Path
+) -> None:
+    command = [sys.executable, "-c", SERVER, str(RECIPE), str(tmp_path), *keys]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    answered = [process.stdout.readline().split() for _ in range(24)]
+    process.kill()
+    answered += [line.split() for line in process.stdout.read().splitlines()]
+    process.wait()
+    searches = Searches(batcher, words.gallery, Journal(tmp_path / "journal"))
+    for number, name, turn, shown in answered:
+        search = searches.get(f"token {number}", name)
+        assert search.turn >= int(turn)
+        assert words.gallery.ids[search.talk.session.turns[int(turn)].result.rows[0]] == shown
+        later = searches.say(f"token {number}", name, "and in a garden")
+        assert later.turn == search.turn + 1
+        searches.undo(f"token {number}", name)
+    assert len({name for _, name, *_ in answered}) == 4

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -24,6 +26,8 @@ from covr_lab.types import SessionError
 from covr_lab.video import Probe, PyAVReader
 from tests.gallery.toy import write_clip
 
+ROOT = Path(__file__).resolve().parents[2]
+
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -31,10 +35,10 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cache"
 
 
-def write(path: Path, codec: str, pixels: str = "yuv420p", frames: int = 12) -> Path:
+def write(path: Path, codec: str, pixels: str = "yuv420p", frames: int = 12, rate: int = 6) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     with av.open(str(path), "w") as file:
-        stream = file.add_stream(codec, rate=6)
+        stream = file.add_stream(codec, rate=rate)
         stream.width, stream.height, stream.pix_fmt = 66, 50, pixels
         for shade in np.linspace(0, 255, frames).astype(np.uint8):
             picture = np.full((50, 66, 3), shade, dtype=np.uint8)
@@ -113,7 +117,7 @@ def test_kinds_are_told_by_their_bytes(kind: str, tmp_path: Path) -> None:
     else:
         codecs = {".webm": "libvpx", ".ogv": "libtheora", ".flv": "flv", ".mpg": "mpeg1video", ".asf": "wmv2"}
         try:
-            write(path, codecs.get(path.suffix, "mpeg4"))
+            write(path, codecs.get(path.suffix, "mpeg4"), rate=25)
         except (av.error.FFmpegError, ValueError) as error:
             pytest.skip(f"this FFmpeg does not write it: {error}")
     assert sniff(path.read_bytes()[:HEAD]) == kind
@@ -231,6 +235,13 @@ def test_a_folder_of_frames_becomes_a_video(tmp_path: Path) -> None:
     assert (probe.total, probe.width, probe.height) == (5, 960, 240)
 
 
+def test_the_process_of_previews_starts_fast() -> None:
+    """No torch in it: it would cost seconds a video, and does not fit into the memory that it may map."""
+    code = "import sys, covr_lab.app.preview; print([name for name in ('torch', 'lightning') if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert done.stdout == "[]\n"
+
+
 def test_a_preview_is_made_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """However many ask for it at once; the next server finds it."""
     media, ids = loaded(folder)
@@ -275,4 +286,6 @@ def test_a_video_without_preview_is_one_sentence(folder: Path, monkeypatch: pyte
         status, _, body = get(MediaApp(lambda scope: media), f"/video/{ids['sub/old.avi']}")
         assert (status, body[:43]) == (404, b"no preview of this video can be made (not_a")
     assert len(tries) == 1
+    status, _, said = get(MediaApp(lambda scope: media), f"/poster/{ids['sub/old.avi']}")
+    assert (status, said) == (404, b"this video cannot be shown (not a video)")
     assert str(folder) not in body.decode()
