@@ -16,7 +16,8 @@ Only this machine reaches the server. --host 0.0.0.0 lets others in and needs a 
 of the environment and name it (export COVR_LAB_LOGIN=anna:secret; ... --login COVR_LAB_LOGIN). Passwords and videos
 then cross the network as they are: put a server with TLS in front of it.
 
-What people do is kept in the folder --data_dir: searches, uploads, the study. The API is described at /docs.
+What people do is kept below --data_dir: uploads, and for each state of recipe and videos a folder of searches, which
+tools/people.py makes a run folder of. The API is described at /docs.
 
 exit status: 0 ended; 1 refused, with one line that says why.
 """
@@ -70,11 +71,13 @@ def run(options: argparse.Namespace, overrides: list[str]) -> None:
 
     try:
         from covr_lab.app.server import bound, create_app, guarded, serve, stay_silent
+
+        stay_silent()  # before the page's libraries are imported
+        from covr_lab.app.page import mount
     except ImportError as error:
         raise Refused(f"{error.name} is missing: pip install 'covr_lab[app]'") from error
     from covr_lab.app.state import StudyPlan, open_service
 
-    stay_silent()
     quiet()
     login = None if options.login is None else password(options.login)
     listening = bound(options.host, options.port, login)  # before the models: a taken port is known at once
@@ -85,13 +88,13 @@ def run(options: argparse.Namespace, overrides: list[str]) -> None:
     listening.listen()  # who comes from now on waits for the server
     host, port = listening.getsockname()[:2]
     print(f"{len(service.desk.gallery)} videos are searched; what people do is kept in {service.folder}")
-    if proxy := service.desk.folder.record["proxy"]:
-        print(f"PROXY: {proxy}")
+    for note in service.notes:
+        print(f"note: {note}")
     url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
     print(url, flush=True)
     if options.open:
         webbrowser.open(url)
-    serve(guarded(create_app(service), service, host=options.host, login=login), listening)
+    serve(guarded(create_app(service, mount), service, host=options.host, login=login), listening)
 
 
 def password(variable: str) -> str:

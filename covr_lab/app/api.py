@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-import html
+import asyncio
 import logging
-from typing import Annotated, Any
+from concurrent.futures import ThreadPoolExecutor
+from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Depends, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import HTMLResponse, JSONResponse
+from fastapi.responses import JSONResponse
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, FiniteFloat
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
 from covr_lab.app.batching import Overloaded
+from covr_lab.app.client import Client
+from covr_lab.app.docs import docs
 from covr_lab.app.guard import TOKEN
 from covr_lab.app.limits import Unknown
-from covr_lab.app.state import Client
 from covr_lab.app.view import View
 from covr_lab.types import Reflection, Refused, SessionError
 
 log = logging.getLogger(__name__)
 router = APIRouter(prefix="/api")
+CHECKERS: Final = ThreadPoolExecutor(2, "uploads")  # whoever searches does not wait for files that are hard to decode
 
 
 def client(request: Request) -> Client:
@@ -187,7 +190,7 @@ async def upload(mine: Mine, request: Request) -> View:
     with await run_in_threadpool(mine.incoming, size) as incoming:
         async for chunk in request.stream():
             await run_in_threadpool(incoming.write, chunk)
-        return await run_in_threadpool(mine.keep, incoming)
+        return await asyncio.get_running_loop().run_in_executor(CHECKERS, mine.keep, incoming)
 
 
 @router.post("/study/consent", summary="Take part in the study")
@@ -224,32 +227,6 @@ def task_leave(mine: Mine, body: TaskLeft) -> View:
 def stats(mine: Mine) -> View:
     """Requests, calls of the system by size, and milliseconds beside the model."""
     return mine.service.stats()
-
-
-def docs(request: Request) -> HTMLResponse:
-    """The API on one page, without a script."""
-    schema = request.app.openapi()
-    parts = [
-        "<!doctype html><meta charset=utf-8><title>covr_lab API</title><body style='font:16px system-ui;margin:2rem'>"
-    ]
-    parts.append(
-        "<h1>HTTP API</h1><p>JSON in, JSON out. A program names itself with <code>Authorization: Bearer</code> "
-    )
-    parts.append('and a secret of its own of 22 characters or more; errors are <code>{"error": sentence}</code>.</p>')
-    for path, methods in schema["paths"].items():
-        for method, what in methods.items():
-            body = what.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
-            fields = schema["components"]["schemas"].get(body.get("$ref", "").rpartition("/")[2], {})
-            keys = ", ".join(
-                key + "" if key in fields.get("required", ()) else f"{key}?" for key in fields.get("properties", ())
-            )
-            asked = [
-                one["name"] + "?" * (not one["required"]) for one in what.get("parameters", ()) if one["in"] == "query"
-            ]
-            said = f"{{{keys}}}" if keys else f"?{'&'.join(asked)}" if asked else ""
-            line = f"{what['summary']}. {what['description']}"
-            parts.append(f"<p><code>{method.upper()} {html.escape(f'{path} {said}')}</code><br>{html.escape(line)}</p>")
-    return HTMLResponse("".join(parts))
 
 
 def status_of(error: Exception) -> int:

@@ -1,6 +1,6 @@
 // The page: every action is one call of the app's HTTP API, and what comes back is drawn anew. Texts of people and of
 // files become text nodes, never markup. `element` and `props` are given by Gradio.
-const { limit, study, proxy } = props.settings;
+const { limit, study, notes } = props.settings;
 const MOVES = { up: "▲", down: "▼" };
 const KINDS = { keep: "Keep", require: "Must have", avoid: "Avoid" };
 const KEYS = [
@@ -12,6 +12,7 @@ let view = null, task = null, memory = null, busy = false, timing = {};
 
 // ---- small tools
 
+const present = children => children.flat(Infinity).filter(child => child || child === 0);
 const h = (tag, attributes = {}, ...children) => {
   const node = document.createElement(tag);
   for (const [key, value] of Object.entries(attributes)) {
@@ -19,7 +20,7 @@ const h = (tag, attributes = {}, ...children) => {
     if (key.startsWith("on")) node.addEventListener(key.slice(2), value);
     else node.setAttribute(key, value === true ? "" : value);
   }
-  node.append(...children.flat(Infinity).filter(child => child || child === 0));
+  node.append(...present(children));
   return node;
 };
 const button = (text, onclick, more = {}) => h("button", { type: "button", onclick, ...more }, text);
@@ -29,6 +30,7 @@ const percent = share => `${Math.round(100 * share)} %`;
 const count = (number, noun) => `${number} ${noun}${number === 1 ? "" : "s"}`;
 const store = { get: key => { try { return localStorage.getItem(key); } catch { return null; } },
   set: (key, value) => { try { localStorage.setItem(key, value); } catch { /* it is asked for again */ } } };
+const wide = () => innerWidth > 820;
 const seconds = () => Date.now() / 1000;
 class Problem extends Error {}
 
@@ -88,28 +90,34 @@ const act = async (label, work) => {
 };
 const open = (title, ...children) => {
   const close = button("Close", () => panel.close(), { class: "quiet" });
-  panel.replaceChildren(h("header", {}, h("h2", { id: "covr-panel" }, title), close), ...children);
+  panel.replaceChildren(h("header", {}, h("h2", { id: "covr-panel" }, title), close), ...present(children));
   panel.showModal();
 };
 const schemes = ["auto", "light", "dark"];
 const paint = scheme => {
   document.documentElement.style.colorScheme = scheme === "auto" ? "light dark" : scheme;
   store.set("covr_scheme", scheme);
-  tint.textContent = `Theme: ${scheme}`;
+  tint.textContent = { auto: "Auto", light: "Light", dark: "Dark" }[scheme];
+  tint.setAttribute("aria-label", `Colours: ${scheme}`);
 };
 const tint = button("", () => paint(schemes[(schemes.indexOf(store.get("covr_scheme") || "auto") + 1) % 3]), { class: "quiet" });
 const help = () => open("Keyboard", h("dl", { class: "keys" }, KEYS.map(([key, does]) => [h("dt", {}, h("kbd", {}, key)), h("dd", {}, does)])));
 const show = (...children) => {
-  body.replaceChildren(...children);
+  body.replaceChildren(...present(children));
   timing = { shown: seconds() };
 };
 const go = hash => { if (location.hash === hash) route(); else location.hash = hash; };
+
+const write = () => { // no keyboard of a telephone comes up unasked
+  if (matchMedia("(pointer: fine)").matches) element.querySelector("#covr-say, #covr-words")?.focus({ preventScroll: true });
+};
 
 // ---- videos
 
 const player = (video, label = "") => {
   if (!video.media) return h("div", { class: "screen words" }, h("span", {}, video.caption || video.name));
-  const clip = h("video", { poster: video.poster, playsinline: true, loop: true, muted: true, preload: "none", tabindex: -1 });
+  const still = h("img", { src: video.poster, alt: "", loading: "lazy", onerror: () => still.replaceWith(h("span", { class: "blank" }, "no picture")) });
+  const clip = h("video", { playsinline: true, loop: true, muted: true, preload: "none", tabindex: -1 });
   const note = h("span", { class: "note" });
   let pinned = false;
   clip.muted = true;
@@ -120,8 +128,8 @@ const player = (video, label = "") => {
   const stop = () => { pinned = false; clip.pause(); };
   clip.addEventListener("error", async () => {
     if (!clip.getAttribute("src")) return;
-    const said = await fetch(video.media).catch(() => null), still = said?.headers.get("content-type")?.startsWith("image/");
-    note.textContent = still ? "" : said && !said.ok ? sentence(await said.text()) : "This clip cannot be played here.";
+    const said = await fetch(video.media).catch(() => null), flat = said?.headers.get("content-type")?.startsWith("image/");
+    note.textContent = flat ? "" : said && !said.ok ? sentence(await said.text()) : "This clip cannot be played here.";
   });
   const paused = () => clip.closest(".screen").classList.toggle("playing", !clip.paused);
   for (const kind of ["play", "pause"]) clip.addEventListener(kind, paused);
@@ -130,10 +138,12 @@ const player = (video, label = "") => {
     onclick: () => { if (pinned) stop(); else { pinned = true; play(); } },
     onpointerenter: event => event.pointerType === "mouse" && play(),
     onpointerleave: event => event.pointerType === "mouse" && !pinned && stop(),
-  }, h("span", { class: "blank" }, "no picture"), clip, note);
+  }, still, clip, note);
 };
 const mini = (video, text = "") => h("figure", { class: "mini" }, player(video),
   h("figcaption", {}, text && h("small", {}, text), h("span", { class: "name" }, video.name), h("small", { class: "caption" }, video.caption)));
+// In the study people look: a name or caption would be words to copy.
+const picture = (video, what) => h("div", { class: "mini" }, player({ ...video, name: what }));
 const thumb = video => video.poster
   ? h("img", { src: video.poster, alt: "", loading: "lazy", onerror: event => { event.target.style.visibility = "hidden"; } }) : null;
 
@@ -164,7 +174,7 @@ const begin = () => {
     slot.append(progress);
     try { choose(await send(chosenFile, done => { progress.value = done; })); }
     finally { progress.remove(); }
-    words.focus();
+    write();
   });
   const run = () => act("Searching", async () => {
     if (!chosen && !words.value.trim()) throw new Problem("Choose a clip to start from, or describe the video.");
@@ -176,7 +186,7 @@ const begin = () => {
     if (mine !== asked) return;
     const tiles = found.videos.map(video => h("button", {
       type: "button", class: "tile", "data-id": video.id, "aria-pressed": String(chosen?.id === video.id),
-      onclick: () => { choose(video); words.focus(); scrollTo({ top: 0, behavior: "smooth" }); },
+      onclick: () => { choose(video); write(); scrollTo({ top: 0, behavior: "smooth" }); },
     }, thumb(video), h("span", { class: "name" }, video.name), h("span", { class: "caption" }, video.caption)));
     if (page) grid.append(...tiles); else grid.replaceChildren(...tiles);
     more.replaceChildren(found.total ? `${grid.children.length} of ${count(found.total, "video")} ` : "No video has these words in its name or caption.",
@@ -195,11 +205,12 @@ const begin = () => {
         class: "ask", onsubmit: event => { event.preventDefault(); run(); },
         ondragover: event => event.preventDefault(),
         ondrop: event => { event.preventDefault(); if (event.dataTransfer.files[0]) bring(event.dataTransfer.files[0]); },
-      }, slot, h("div", { class: "words" }, label, words, h("button", { class: "main" }, "Search")))),
+      }, slot, h("div", { class: "words" }, label, words, h("button", { class: "go" }, "Search")))),
     h("section", { class: "library", "aria-label": "Collection" }, h("header", {}, h("h2", {}, "Collection"), filter), grid, more));
   words.addEventListener("keydown", event => enter(event, run));
   choose(null);
-  act("Listing the videos", () => list(""));
+  more.textContent = "Listing the videos …";
+  list("").catch(error => complain(error.message));
 };
 const enter = (event, work) => {
   if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
@@ -214,6 +225,8 @@ const accept = said => {
   memory = null;
   history.replaceState(null, "", `#search/${said.id}`);
   results();
+  scrollTo(0, 0);
+  write();
 };
 const at = (action, more = {}) => call(`sessions/${view.id}/${action}`, { turn: view.turn, ...more });
 const actions = {
@@ -266,14 +279,16 @@ const card = (result, names) => {
       button("Why?", () => why(result), { "data-does": "why", "aria-label": `Why ${result.name} is here` })));
 };
 const results = () => {
-  const names = channelsOf(), said = [...view.notes], last = view.history.at(-1);
+  const names = channelsOf(), said = view.notes.map(sentence), last = view.history.at(-1);
   if (last.error) said.push(sentence(`this turn failed, the order is that of the turn before: ${last.error}`));
   const scope = view.total > view.results.length ? `The best ${view.results.length} of ${count(view.total, "video")}` : count(view.total, "video");
   const ended = view.over && view.results.find(result => result.id === view.found);
   show(h("div", { class: "search" },
     request(),
     h("main", { class: "results" },
-      h("header", {}, h("h1", {}, view.over ? "Found" : "Results"), h("p", { class: "soft" }, view.over
+      h("header", {}, h("h1", {}, view.over ? "Found" : "Results"),
+        button("Undo", actions.undo, { "data-does": "undo", disabled: view.turn === 0, title: "Take the last turn back" }),
+        h("p", { class: "soft" }, view.over
         ? `${ended ? `${ended.name}, at rank ${ended.rank}` : view.found}, after ${count(view.turn - 1, "turn")} of feedback.`
         : `${scope}, best first. There is always a list: it need not hold what you want.`)),
       said.length > 0 && h("ul", { class: "notes" }, said.map(note => h("li", {}, note))),
@@ -287,15 +302,12 @@ const request = () => h("section", { class: "request", "aria-label": "Your reque
   view.text && h("p", { class: "quote" }, quoted(view.text)),
   h("div", { class: "row" }, button("New search", () => go("#")),
     view.parent && button("Search before", () => go(`#search/${view.parent}`))));
-const ending = () => h("div", { class: "say over" }, h("p", {}, "This search is over."),
-  button("Undo", actions.undo), button("New search", () => go("#"), { class: "main" }));
+const ending = () => h("div", { class: "say over" }, h("p", {}, "This search is over."), button("New search", () => go("#"), { class: "go" }));
 const composer = () => {
-  const text = box("covr-say", view.question ? "Answer, or say what should change" : "What should change?", () => actions.say(text.value));
+  const text = box("covr-say", view.question ? "Your answer, or a change" : "What should change?", () => actions.say(text.value));
   return h("form", { class: "say", onsubmit: event => { event.preventDefault(); actions.say(text.value); } },
     view.question && h("p", { class: "question" }, view.question),
-    h("div", { class: "row" }, text,
-      button("Undo", actions.undo, { "data-does": "undo", disabled: view.turn === 0, title: "Take the last turn back" }),
-      h("button", { class: "main" }, "Send")));
+    h("div", { class: "row" }, text, h("button", { class: "go" }, "Send")));
 };
 const box = (id, placeholder, work) => h("textarea", {
   id, rows: 1, maxlength: 2000, placeholder, "aria-label": placeholder,
@@ -305,7 +317,7 @@ const box = (id, placeholder, work) => h("textarea", {
 // ---- what is remembered, how it went, and why
 
 const constraints = () => {
-  const section = h("details", { class: "side", open: innerWidth > 700 });
+  const section = h("details", { class: "side", open: wide() });
   const draw = () => {
     const now = memory ?? view.constraints;
     const edit = change => { memory ??= structuredClone(view.constraints); change(memory); };
@@ -325,14 +337,14 @@ const constraints = () => {
           section.querySelectorAll(`.chip.${kind} input`)[now[kind].length - (now === memory ? 1 : 0)].focus();
         }, { class: "quiet", "aria-label": `Add to ${title}` }))))),
       view.constraints.query && h("p", { class: "soft" }, "Looked for: ", quoted(view.constraints.query)));
-    const apply = h("div", { class: "row", hidden: !memory }, button("Search with these", () => actions.say(""), { class: "main" }),
+    const apply = h("div", { class: "row", hidden: !memory }, button("Search with these", () => actions.say(""), { class: "go" }),
       button("Reset", () => { memory = null; draw(); }, { class: "quiet" }));
     section.append(apply);
   };
   draw();
   return section;
 };
-const past = () => h("details", { class: "side past", open: innerWidth > 700 }, h("summary", {}, "How it went"), h("ol", {}, view.history.map(turn => {
+const past = () => h("details", { class: "side past", open: wide() }, h("summary", {}, "How it went"), h("ol", {}, view.history.map(turn => {
   const parts = [];
   if (turn.question) parts.push(h("p", { class: "asked" }, turn.question));
   if (turn.turn === 0) parts.push(h("p", {}, view.text ? quoted(view.text) : "What resembles the clip"));
@@ -341,7 +353,7 @@ const past = () => h("details", { class: "side past", open: innerWidth > 700 }, 
   if (turn.rejected.length) parts.push(h("p", {}, `Not this: ${turn.rejected.map(video => video.name).join(", ")}`));
   if (turn.edited) parts.push(h("p", {}, "Changed what counts"));
   if (turn.error) parts.push(h("p", { class: "bad" }, sentence(turn.error)));
-  if (turn.shown) parts.push(h("p", { class: "shown" }, thumb(turn.shown), h("small", {}, h("span", { class: "name" }, turn.shown.name), turn.shown.caption)));
+  if (turn.shown) parts.push(h("p", { class: "shown" }, thumb(turn.shown), (!task || !turn.shown.poster) && h("small", {}, h("span", { class: "name" }, turn.shown.name), turn.shown.caption)));
   return h("li", { value: turn.turn }, h("b", {}, turn.turn === 0 ? "Start" : `Turn ${turn.turn}`), parts);
 })));
 const why = result => {
@@ -386,7 +398,7 @@ const consent = (text = "") => {
       });
     } }, h("label", { for: "covr-id" }, "Participant id"), id,
       h("label", { class: "check", for: "covr-agree" }, agree, "I have read this and take part of my own will."),
-      h("button", { class: "main" }, "Agree and begin"))));
+      h("button", { class: "go" }, "Agree and begin"))));
 };
 const resume = () => act("Fetching your task", async () => {
   try { assign(await call(`study/task?${new URLSearchParams({ participant: person() })}`)); }
@@ -407,24 +419,24 @@ const assign = given => {
     assign(await call("study/feedback", mine({ text: text.value, turn: view.turn, timing: times() })));
   });
   const next = (path, more = {}) => act("Preparing the next task", async () => assign(await call(`study/${path}`, mine(more))));
-  const text = box("covr-say", view.question ? "Answer, or say what should change" : "What should change?", say);
+  const text = box("covr-say", view.question ? "Your answer, or a change" : "What should change?", say);
   show(h("section", { class: "task" },
     h("header", {}, h("h1", {}, `Task ${given.number} of ${given.of}`), h("p", { class: "soft" }, given.left ? `${count(given.left, "turn")} of feedback left` : "No feedback left: say whether it was found."),
       button("Pause", pause)),
     h("div", { class: "pair" },
-      h("section", {}, h("h2", {}, "Start from"), view.reference ? mini(view.reference) : h("p", { class: "soft" }, "No clip"), h("p", { class: "quote" }, quoted(view.text))),
-      h("section", {}, h("h2", {}, "Best match now"), top ? mini(top) : h("p", { class: "soft" }, "Nothing yet"),
-        h("div", { class: "row" }, top && button("Found it", () => next("found", { video: top.id, timing: times() }), { class: "main" }),
+      h("section", {}, h("h2", {}, "Start from"), view.reference ? picture(view.reference, "the first clip") : h("p", { class: "soft" }, "No clip"), h("p", { class: "quote" }, quoted(view.text))),
+      h("section", {}, h("h2", {}, "Best match now"), top ? picture(top, "the best match") : h("p", { class: "soft" }, "Nothing yet"),
+        h("div", { class: "row" }, top && button("Found it", () => next("found", { video: top.id, timing: times() }), { class: "go" }),
           button(given.left ? "Give up on this one" : "Not found", () => next("leave"), { class: "quiet" })))),
     given.left > 0 && h("form", { class: "say", onsubmit: event => { event.preventDefault(); say(); } },
       view.question && h("p", { class: "question" }, view.question),
-      h("div", { class: "row" }, text, h("button", { class: "main" }, "Send"))),
+      h("div", { class: "row" }, text, h("button", { class: "go" }, "Send"))),
     past(),
-    h("section", { class: "wanted", "aria-label": "The wanted video" }, h("h2", {}, "The wanted video"), h("p", { class: "soft" }, "Only you see it; the system does not."), mini(given.target))));
+    h("section", { class: "wanted", "aria-label": "The wanted video" }, h("h2", {}, "The wanted video"), h("p", { class: "soft" }, "Only you see it; the system does not."), picture(given.target, "the wanted video"))));
 };
 const pause = () => {
   show(h("section", { class: "consent" }, h("h1", {}, "Paused"), h("p", { class: "lead" }, "Your work is kept. You can close this page and come back in this browser."),
-    button("Go on", resume, { class: "main" })));
+    button("Go on", resume, { class: "go" })));
 };
 
 // ---- ways into the page
@@ -438,7 +450,7 @@ const route = () => {
   task = null;
   if (place !== "search") { begin(); return; }
   setTimeout(() => act("Fetching the search", async () => {
-    try { accept(await call(`sessions/${encodeURIComponent(id)}`)); scrollTo(0, 0); }
+    try { accept(await call(`sessions/${encodeURIComponent(id)}`)); }
     catch (error) { begin(); throw error; }
   }));
 };
@@ -457,7 +469,7 @@ const shortcut = event => {
 const nav = h("nav", {}, study && [h("a", { href: "#" }, "Search"), h("a", { href: "#study" }, "Study")]);
 const app = h("div", { class: "covr" },
   h("header", { class: "top" }, h("a", { class: "brand", href: "#" }, "covr_lab"), nav, h("span", { class: "gap" }), button("Keys", help, { class: "quiet" }), tint, bar),
-  proxy && h("p", { class: "proxy" }, proxy), state, fault, body, panel);
+  notes.length > 0 && h("details", { class: "caution", open: wide() }, h("summary", {}, "What to know about these results"), notes.map(note => h("p", {}, sentence(note)))), state, fault, body, panel);
 element.replaceChildren(app);
 paint(store.get("covr_scheme") || "auto");
 addEventListener("hashchange", route);

@@ -10,12 +10,14 @@ from contextlib import asynccontextmanager, nullcontext
 from typing import Any, Final
 
 import uvicorn
+from anyio import to_thread
 from fastapi import FastAPI
 
 from covr_lab.app.api import add_api
+from covr_lab.app.client import Client
 from covr_lab.app.guard import LOOPBACK, TOKEN, App, Guard, Limits, Receive, Scope, Send
 from covr_lab.app.media import Media, MediaApp
-from covr_lab.app.state import Client, Service
+from covr_lab.app.state import Service
 from covr_lab.types import Refused
 
 SILENT: Final = {  # what libraries would send to their makers
@@ -23,6 +25,8 @@ SILENT: Final = {  # what libraries would send to their makers
     "HF_HUB_DISABLE_TELEMETRY": "1",
     "DO_NOT_TRACK": "1",
 }
+THREADS: Final = 100  # requests that are answered, or wait for the system, at once
+ACTIONS: Final = ("/api/sessions", "/api/study")
 GRACE: Final = 5  # seconds that open requests have at the end
 
 
@@ -37,6 +41,7 @@ def create_app(service: Service, mount: Callable[[FastAPI, Service], Any] | None
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         del app
+        to_thread.current_default_thread_limiter().total_tokens = THREADS
         yield
         service.close()
 
@@ -58,7 +63,7 @@ class Measured:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer, and note the time."""
-        acts = scope["type"] == "http" and scope["method"] == "POST" and scope["path"].startswith("/api/sessions")
+        acts = scope["type"] == "http" and scope["method"] == "POST" and scope["path"].startswith(ACTIONS)
         with self.service.measured() if acts else nullcontext():
             await self.app(scope, receive, send)
 

@@ -1,4 +1,4 @@
-"""What a server holds: one system for all, and what each browser may do with it."""
+"""What a server holds: one system for all, and what people left behind."""
 
 from __future__ import annotations
 
@@ -8,35 +8,34 @@ import json
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, Final
 
 import numpy as np
 
 from covr_lab.app.batching import KEPT, Batcher
-from covr_lab.app.desk import Search, Searches
+from covr_lab.app.desk import Searches
 from covr_lab.app.journal import Journal
-from covr_lab.app.limits import check_owner
-from covr_lab.app.media import NOT_FOUND, Media
-from covr_lab.app.study import Study, Task, drawn
-from covr_lab.app.uploads import PREFIX, Incoming, Upload, Uploads, admit
-from covr_lab.app.view import Names, Shares, View, channel_shares, session_view
-from covr_lab.chat import Desk, desk_of, find_videos
+from covr_lab.app.media import Media
+from covr_lab.app.study import Study, drawn
+from covr_lab.app.uploads import Upload, Uploads, admit
+from covr_lab.app.view import Names, Shares, View, channel_shares
+from covr_lab.chat import Desk, desk_of
 from covr_lab.evaluate import prepare
 from covr_lab.gallery.build import index
-from covr_lab.gallery.videos import VideoStore
 from covr_lab.modular import ModularSystem
 from covr_lab.recipe import Machine, digest
 from covr_lab.retrievers.video import VideoEncoder
-from covr_lab.types import Reflection, Refused, SessionError
+from covr_lab.types import Refused
 
 SMALL: Final = 200  # videos that are indexed when the server starts; of more, tools/index.py shows how far it is
-PAGE: Final = 40  # videos of a list
 LIMIT: Final = 200 << 20  # bytes of an upload
+SEARCHES: Final = "searches"  # folders of the journals
+STUDY: Final = "study"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +59,9 @@ class Service:
     """A bound system with all that people left behind: searches, uploads, a study.
 
     Args:
-        desk: loaded and bound.
-        folder: where it is kept.
-        plan: of a study, ``None`` for free searches.
-        uploads: where the files of people lie, by default below ``folder``.
+        desk: loaded and bound; what people do is kept in its folder.
+        uploads: where the files of people lie.
+        plan: of a study, ``None`` for free searches alone.
         held: searches that stay in memory.
         lock: of ``folder`` (:func:`claimed`), let go at the end.
 
@@ -74,16 +72,15 @@ class Service:
     def __init__(
         self,
         desk: Desk,
-        folder: Path,
+        uploads: Uploads,
         *,
         plan: StudyPlan | None = None,
-        uploads: Uploads | None = None,
         held: int = 256,
         lock: IO[str] | None = None,
     ) -> None:
-        self.desk, self.folder, self.plan, self.lock = desk, folder, plan, lock
+        self.desk, self.uploads, self.plan, self.lock = desk, uploads, plan, lock
+        self.folder = desk.folder.path
         self.verbs = Batcher(desk.system)
-        self.uploads = uploads or Uploads(folder / "uploads")
         self.outside: deque[float] = deque(maxlen=KEPT)
         self.admitted: set[str] = set()  # guests that the system knows
         self.ready: set[str] = set()  # searches whose reference the system knows
@@ -91,12 +88,35 @@ class Service:
         pairs = drawn(desk.pairs, plan.instances, plan.seed) if plan else []
         targets = {query.session_id: target for query, target in pairs}
         self.searches = Searches(
-            self.verbs, desk.gallery, Journal(folder / "searches"), targets=targets, known=self.knows, held=held
+            self.verbs, desk.gallery, Journal(self.folder / SEARCHES), targets=targets, known=self.knows, held=held
         )
         self.study: Study | None = None
         if plan:
-            journal = Journal(folder / "study")
+            self._note(plan)
+            journal = Journal(self.folder / STUDY)
             self.study = Study(self.searches, pairs, journal, each=plan.each, turns=plan.turns, seed=plan.seed)
+
+    def _note(self, plan: StudyPlan) -> None:
+        """Keep the plan beside the study, for its report.
+
+        Raises:
+            Refused: the study that lies there has another one.
+        """
+        known = self.desk.folder.record.get("study")
+        if known not in (None, asdict(plan)):
+            raise Refused(
+                f"{self.folder}: its study has {known}: use the same numbers, or give --data_dir a new folder"
+            )
+        self.desk.folder.update(study=asdict(plan))
+
+    @property
+    def notes(self) -> list[str]:
+        """What people should know about the results, one sentence each."""
+        system = self.desk.system
+        limits = (getattr(module, "limits", "") for module in system.modules())
+        failed = len(system.unreadable)
+        unreadable = f"{failed} videos could not be read and are in no result" if failed else ""
+        return list(dict.fromkeys(filter(None, (self.desk.folder.record["proxy"], *limits, unreadable))))
 
     @cached_property
     def media(self) -> Media | None:
@@ -176,166 +196,6 @@ class Service:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Client:
-    """What the browser, or program, with the secret ``token`` may do; every answer is plain values.
-
-    All methods raise :class:`~covr_lab.types.SessionError` and :class:`~covr_lab.types.Refused`, whose texts are
-    sentences for people.
-
-    Attributes:
-        service: the one of all.
-        token: secret of the browser.
-    """
-
-    service: Service
-    token: str
-
-    def view(self, search: Search) -> View:
-        """A search as people see it."""
-        names = self.service.names
-        shown = session_view(search, names, self.service.shares)
-        reference = shown["reference"]
-        if reference and reference["id"].startswith(PREFIX):
-            reference["name"] = "your upload"
-        return shown
-
-    def start(self, reference: str | None, text: str) -> View:
-        """A new search."""
-        self._guest(reference)
-        return self.view(self.service.searches.start(self.token, reference, text))
-
-    def show(self, name: str) -> View:
-        """A search as it stands."""
-        return self.view(self._at(name).get(self.token, name))
-
-    def say(
-        self,
-        name: str,
-        text: str,
-        *,
-        rejected: Sequence[str] = (),
-        memory: Reflection | None = None,
-        turn: int | None = None,
-        timing: Mapping[str, float] | None = None,
-    ) -> View:
-        """One turn later (:meth:`covr_lab.app.desk.Searches.say`)."""
-        keys: dict[str, Any] = {"rejected": rejected, "memory": memory, "turn": turn, "timing": timing}
-        return self.view(self._at(name).say(self.token, name, text, **keys))
-
-    def not_this(self, name: str, video: str, *, turn: int | None = None) -> View:
-        """One turn later, after "not this" about a result."""
-        return self.view(self._at(name).not_this(self.token, name, video, turn=turn))
-
-    def more_like(self, name: str, video: str, text: str = "") -> View:
-        """A new search that starts from a result."""
-        self._guest(video)
-        return self.view(self._at(name).more_like(self.token, name, video, text))
-
-    def undo(self, name: str, *, turn: int | None = None) -> View:
-        """One turn earlier."""
-        return self.view(self._at(name).undo(self.token, name, turn=turn))
-
-    def found(self, name: str, video: str, *, turn: int | None = None) -> View:
-        """The end: ``video`` is it."""
-        return self.view(self._at(name).found(self.token, name, video, turn=turn))
-
-    def mine(self) -> list[str]:
-        """Ids of this browser's searches, the oldest first."""
-        return self.service.searches.mine(self.token)
-
-    def videos(self, words: str = "", page: int = 0) -> View:
-        """Videos to start from: those with all ``words`` in name or caption, else those that share words with them."""
-        service = self.service
-        wanted, names = words.casefold().split(), service.names
-        found: Sequence[str] = [
-            video
-            for video in service.ids
-            if all(word in f"{names.of(video)} {names.gallery.caption(video)}".casefold() for word in wanted)
-        ]
-        if not found:
-            known = {video: names.gallery.caption(video) for video in service.ids}
-            found = find_videos(words, known, len(known))
-        cards = [names.card(video) for video in found[page * PAGE : (page + 1) * PAGE]]
-        return {"total": len(found), "page": page, "pages": -(-len(found) // PAGE), "videos": cards}
-
-    def incoming(self, size: int | None) -> Incoming:
-        """A file to write an upload to."""
-        return self.service.uploads.begin(self.token, size)
-
-    def keep(self, incoming: Incoming) -> View:
-        """Check an upload that has arrived and let it be a reference; what cannot be used is deleted."""
-        upload = incoming.finish()
-        try:
-            self.service.admit(self.token, upload.video)
-        except (Refused, SessionError):
-            upload.path.unlink(missing_ok=True)
-            raise
-        return {**self.service.names.card(upload.video), "name": "your upload"}
-
-    def media(self, video: str) -> Media:
-        """Where a video lies that this browser may see."""
-        if video.startswith(PREFIX):
-            held = self.service.uploads.held(self.token)
-            store = VideoStore(held.__getitem__, self.service.uploads.reader)
-            return Media(store, held, [self.service.uploads.place(self.token)])
-        if self.service.media is None:
-            raise SessionError(NOT_FOUND)
-        return self.service.media
-
-    def consent(self, participant: str) -> View:
-        """A participant agrees, in this browser; returns what they are at."""
-        self._study.consent(self.token, participant)
-        return self.task(participant)
-
-    def task(self, participant: str) -> View:
-        """What a participant is at, also after a pause."""
-        return self._task(self._study.task(self.token, participant))
-
-    def task_say(self, participant: str, instance: str, text: str, **keys: Any) -> View:
-        """One turn later (:meth:`covr_lab.app.study.Study.say`)."""
-        return self._task(self._study.say(self.token, participant, instance, text, **keys))
-
-    def task_found(
-        self, participant: str, instance: str, video: str, timing: Mapping[str, float] | None = None
-    ) -> View:
-        """*Found It*; returns the next instance."""
-        return self._task(self._study.found(self.token, participant, instance, video, timing=timing))
-
-    def task_leave(self, participant: str, instance: str) -> View:
-        """End an instance whose video was not found; returns the next one."""
-        return self._task(self._study.leave(self.token, participant, instance))
-
-    @property
-    def _study(self) -> Study:
-        if self.service.study is None:
-            raise Refused("there is no study here: start the server with --study")
-        return self.service.study
-
-    def _task(self, task: Task | None) -> View:
-        """A task as its participant sees it, the wanted video included."""
-        if task is None:
-            return {"done": True}
-        target = self.service.names.card(task.target)
-        numbers = {"number": task.number, "of": min(self._study.each, len(self._study.pairs)), "left": task.left}
-        return {"done": False, "instance": task.instance, **numbers, "target": target, "search": self.view(task.search)}
-
-    def _guest(self, video: str | None) -> None:
-        if video is not None and video.startswith(PREFIX):
-            self.service.admit(self.token, video)
-
-    def _at(self, name: str) -> Searches:
-        """The searches, where an upload that ``name`` starts from is known, also after a restart."""
-        service = self.service
-        if service.study is not None and "@" in name:
-            raise Refused("this search is one of the study: go on with it there")
-        if name not in service.ready and (entries := service.searches.journal.read(name)):
-            check_owner(self.token, entries[0]["owner"], name)
-            self._guest(entries[0]["row"]["reference"])
-            service.ready.add(name)
-        return service.searches
-
-
 def open_service(
     paths: Sequence[Path],
     overrides: Sequence[str] = (),
@@ -360,20 +220,20 @@ def open_service(
     name = f"app-{'+'.join(path.stem for path in paths)}"
     folder = folder or Path("runs") / name
     document, data, runner = prepare(paths, overrides)
-    lock = claimed(folder)
     if plan and not data.queries():
         raise Refused("a study needs queries with targets, and these data have none: name a recipe with annotations")
+    lock = claimed(folder)
     seeing = any(isinstance(module, VideoEncoder) for module in runner.system.modules())
     if seeing and len(data.gallery) <= SMALL:
         machine = Machine(**{**document["trainer"], "devices": 1, "num_nodes": 1})
         reports = index(runner.system, data.gallery, data.videos, machine)
         data.indexed([report.folder for report in reports or []])
-    # What was recorded with other videos or another recipe keeps its own record.
+    # What was said about other videos, or to another recipe, stays in a folder of its own.
     parts = json.dumps([digest(document), data.digest, data.gallery.digest])
     run = folder / f"run-{hashlib.sha256(parts.encode()).hexdigest()[:8]}"
     desk = desk_of((document, data, runner), name, run, kind="app")
     uploads = Uploads(folder / "uploads", limit=upload_limit)
-    return Service(desk, folder, plan=plan, uploads=uploads, lock=lock)
+    return Service(desk, uploads, plan=plan, lock=lock)
 
 
 def claimed(folder: Path) -> IO[str]:

@@ -186,14 +186,7 @@ class Study:
 
     def finished(self) -> list[str]:
         """Ids of the searches that ended, those of people who dropped out later among them."""
-        return sorted(
-            {
-                session_name(entry["instance"], entries[0]["participant"])
-                for entries in self.journal.all()
-                for entry in entries
-                if entry["verb"] == "ended"
-            }
-        )
+        return finished(self.journal)
 
     def _given(self, token: str, participant: str) -> tuple[str, int] | None:
         """The open instance and its number, or the next one."""
@@ -247,6 +240,12 @@ class Study:
             raise Unknown(
                 f"participant {participant!r} has not agreed in this browser: begin on its consent page"
             ) from None
+
+
+def finished(journal: Journal) -> list[str]:
+    """Ids of the searches that ended, from the journal of a study."""
+    ended = ((all_of[0]["participant"], one) for all_of in journal.all() for one in all_of if one["verb"] == "ended")
+    return sorted({session_name(entry["instance"], participant) for participant, entry in ended})
 
 
 def session_name(instance: str, participant: str) -> str:

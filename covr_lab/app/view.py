@@ -133,22 +133,19 @@ def _result(session: Session, rank: int, row: int, names: Names, shares: Mapping
         "shares": dict(shares),
         "why": [_why(one, place, names.of(video)) for one, place in zip(session.turns, traced, strict=True)],
         "stages": {name: place for name, found in turn.stages.items() if (place := found.rank(row)) is not None},
-        "reasons": [
-            {"against": names.of(names.gallery.ids[other]), "outcome": outcome, "reason": one.reason}
-            for one in turn.comparisons
-            for mine, other, won in ((one.first, one.second, "first"), (one.second, one.first, "second"))
-            if mine == row
-            for outcome in [
-                "tie"
-                if one.outcome == "tie"
-                else "unclear"
-                if one.outcome == "unparseable"
-                else "won"
-                if one.outcome == won
-                else "lost"
-            ]
-        ],
+        "reasons": _reasons(turn, row, names),
     }
+
+
+def _reasons(turn: Turn, row: int, names: Names) -> list[View]:
+    """What a judge said about a video against others."""
+    said = []
+    for one in turn.comparisons:
+        if row in (one.first, one.second):
+            mine, its, other = ("first", "second", one.second) if row == one.first else ("second", "first", one.first)
+            outcome = {"tie": "tie", mine: "won", its: "lost"}.get(one.outcome, "unclear")
+            said.append({"against": names.of(names.gallery.ids[other]), "outcome": outcome, "reason": one.reason})
+    return said
 
 
 def _why(turn: Turn, place: Place, name: str) -> View:

@@ -17,7 +17,9 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 class Server:
-    """``tools/app.py`` on a free port, without a way out; it can be killed and started again."""
+    """``tools/app.py`` on a free port, without a way out; it can be killed and started again, on the same port."""
+
+    port = 0
 
     def __init__(self, folder: Path, *arguments: str) -> None:
         self.folder, self.arguments = folder, arguments
@@ -27,7 +29,7 @@ class Server:
     def start(self) -> Self:
         self.folder.mkdir(parents=True, exist_ok=True)
         command = [sys.executable, "-m", "tests.app.offline", *self.arguments]
-        keys = ["--port", "0", "--data_dir", str(self.folder / "data"), "--trainer.accelerator", "cpu"]
+        keys = ["--port", str(self.port), "--data_dir", str(self.folder / "data"), "--trainer.accelerator", "cpu"]
         paths = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
         env = {**os.environ, "OUTSIDE": str(self.outside), "PYTHONPATH": paths}
         log = (self.folder / "log.txt").open("a")

@@ -14,10 +14,12 @@ from typing import Any
 
 import pytest
 
+from covr_lab.results.reader import read_rows, read_run
 from tests.app.running import ROOT, Server, Visitor
+from tools import people
 from tools.app import main
 
-pytest.importorskip("fastapi", reason="pip install 'covr_lab[app]'")
+pytest.importorskip("gradio", reason="pip install 'covr_lab[app]'")
 
 RECIPE = str(ROOT / "recipes" / "recovr_demo.yaml")
 SAID = ["no, not this: it should be red", "make it huge", "in a garden", "almost, but at night", "<b>hmm</b> & a star"]
@@ -40,6 +42,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     ]
     with Server(folder, RECIPE, *keys, "--upload_mb", "1") as server:
         yield server
+        assert server.stop() == -signal.SIGTERM
+    assert not server.outside.exists()  # in all that the tests did, and at the end
 
 
 @pytest.fixture
@@ -95,7 +99,7 @@ def test_a_search_tells_ranks_movement_shares_and_why(me: Visitor) -> None:
     assert (like["reference"]["id"], like["parent"]) == (rejected, first["id"])
     ended = me.act(f"/api/sessions/{first['id']}/found", video=rejected, turn=2)
     assert (ended["over"], ended["found"]) == (True, rejected)
-    assert me.get("/api/sessions").json == [first["id"], like["id"]]
+    assert set(me.get("/api/sessions").json) == {first["id"], like["id"]}
 
 
 def test_errors_are_sentences(me: Visitor) -> None:
@@ -128,6 +132,9 @@ def test_html_is_text(me: Visitor) -> None:
     assert "script-src 'self'" in page.headers["content-security-policy"]
     assert b"/api/sessions/{name}/feedback" in page.body
     assert not re.search(rb"<script|https?://", page.body)
+    front = me.get("/").body.decode()
+    assert "covr_lab" in front
+    assert set(re.findall(r"""(?:src|href)=["']https?://[^"']+""", front)) == set()
 
 
 def test_videos_come_by_id_with_ranges(me: Visitor) -> None:
@@ -292,13 +299,13 @@ def dialogue(visitor: Visitor, number: int) -> list[dict[str, Any]]:
 
 
 def test_twenty_people_at_once_get_what_each_gets_alone(server: Server, me: Visitor) -> None:
-    people = [Visitor(server, f"person-{number:02}-of-twenty-in-all", me.source) for number in range(20)]
+    visitors = [Visitor(server, f"person-{number:02}-of-twenty-in-all", me.source) for number in range(20)]
     before = me.get("/api/stats").json
     barrier = threading.Barrier(20)
 
     def play(number: int) -> list[dict[str, Any]]:
         barrier.wait()
-        return dialogue(people[number], number)
+        return dialogue(visitors[number], number)
 
     with ThreadPoolExecutor(20) as pool:
         together = list(pool.map(play, range(20)))
@@ -309,11 +316,11 @@ def test_twenty_people_at_once_get_what_each_gets_alone(server: Server, me: Visi
     for number in range(0, 20, 4):
         alone = dialogue(Visitor(server, f"person-{number:02}-who-is-alone-now", "127.0.2.2"), number)
         assert list(map(told, alone)) == list(map(told, together[number]))
-    for person, views in zip(people, together, strict=True):
+    for person, views in zip(visitors, together, strict=True):
         assert person.get("/api/sessions").json == [views[0]["id"]]
 
 
-def test_a_study_and_a_kill_in_the_middle(server: Server, me: Visitor) -> None:
+def test_a_study_and_a_kill_in_the_middle(server: Server, me: Visitor, tmp_path: Path) -> None:
     """What was answered before the kill is there after it: searches, an upload as the reference, the study."""
     assert me.get("/api/study/task?participant=p1").status == 404
     task = me.act("/api/study/consent", participant="p1")
@@ -326,7 +333,7 @@ def test_a_study_and_a_kill_in_the_middle(server: Server, me: Visitor) -> None:
     guest = me.send("POST", "/api/uploads", clip, content_type="application/octet-stream").json
     brought = me.act("/api/sessions", reference=guest["id"], text="make it blue")
 
-    people = [
+    visitors = [
         Visitor(server, f"person-{number}-at-the-kill-{'x' * 22}", f"127.0.3.{number + 1}") for number in range(4)
     ]
     answered: list[tuple[Visitor, dict[str, Any]]] = []
@@ -340,7 +347,7 @@ def test_a_study_and_a_kill_in_the_middle(server: Server, me: Visitor) -> None:
         except (OSError, AssertionError, ValueError):
             pass  # the server is gone
 
-    threads = [threading.Thread(target=play, args=(visitor,)) for visitor in people]
+    threads = [threading.Thread(target=play, args=(visitor,)) for visitor in visitors]
     for thread in threads:
         thread.start()
     until = time.monotonic() + 30
@@ -367,11 +374,19 @@ def test_a_study_and_a_kill_in_the_middle(server: Server, me: Visitor) -> None:
     stranger = Visitor(server, "somebody-else-with-a-secret", me.source)
     assert stranger.post("/api/study/consent", {"participant": "p1"}).status == 404
 
+    [folder] = (server.folder / "data").glob("run-*")
+    assert people.main([str(folder), str(tmp_path / "run")]) == 0
+    rows = read_rows(tmp_path / "run").to_pylist()  # of the free searches none
+    assert [(row["participant"], row["action"]) for row in rows if row["turn"]] == [("p1", "free"), ("p1", "stop")]
+    assert {row["instance"] for row in rows} == {task["instance"], second["instance"]}
+    assert all(row["target"] and row["target_rank"] for row in rows)
+    assert read_run(tmp_path / "run")["protocol"]["turns"] == 2
+    assert people.main([str(folder.parent), str(tmp_path / "none")]) == 1
 
-def test_nothing_was_sent_to_another_machine(server: Server, me: Visitor) -> None:
+
+def test_nothing_is_sent_to_another_machine(server: Server, me: Visitor) -> None:
     dialogue(me, 1)
     assert not server.outside.exists()
-    assert server.stop() == -signal.SIGTERM
 
 
 @pytest.mark.parametrize(
@@ -379,7 +394,7 @@ def test_nothing_was_sent_to_another_machine(server: Server, me: Visitor) -> Non
     [
         (["--host", "0.0.0.0"], "--host 0.0.0.0 lets others in: give --login"),
         (["--login", "NO_SUCH_VARIABLE"], "the environment has no NAME:PASSWORD"),
-        (["--data.familes", "5", "--port", "0"], "familes"),
+        (["--data.clips", "5", "--port", "0"], "clips"),
     ],
 )
 def test_refusals_at_the_start_are_one_line(
