@@ -1,4 +1,4 @@
-# `make demo`, `make test` and `make lint` make their own virtual environment on first use.
+# `make demo`, `make app`, `make test` and `make lint` make their own virtual environment on first use.
 PYTHON ?= python3
 PYTEST_ARGS ?= -n 2
 VENV := .venv
@@ -7,7 +7,7 @@ INSTALL := $(PY) -m pip install --quiet -c constraints.txt
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test lint lavis clean
+.PHONY: demo app test lint lavis clean
 
 # Renders and indexes what is not there yet; the two runs start over each time, finished ones would only be read back.
 demo: $(VENV)/installed
@@ -16,6 +16,11 @@ demo: $(VENV)/installed
 	$(PY) tools/eval.py recipes/recovr_demo.yaml --run_dir runs/recovr_demo
 	$(PY) tools/eval.py recipes/ivr_demo.yaml --run_dir runs/ivr_demo
 	$(PY) tools/report.py runs/recovr_demo runs/ivr_demo --out runs/demo-report
+
+# Search the demo world in a browser, until Ctrl-C.
+app: $(VENV)/installed
+	$(PY) tools/index.py recipes/recovr_demo.yaml
+	$(PY) tools/app.py recipes/recovr_demo.yaml --open
 
 # One thread a worker: pytest-xdist already uses the cores.
 test: export OMP_NUM_THREADS ?= 1
@@ -42,7 +47,7 @@ $(VENV)/installed: setup.cfg constraints.txt
 	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; (3, 11) <= v < (3, 14) or sys.exit("covr_lab needs Python 3.11 to 3.13, not %d.%d: say which, e.g. make PYTHON=python3.11" % v)'
 	$(PYTHON) -m venv $(VENV)
 	$(PY) -m pip install --quiet --upgrade 'pip>=25,<27'
-	$(INSTALL) -e '.[captions,dashboards,decord,quality,reasoning,tagger,test]'
+	$(INSTALL) -e '.[app,captions,dashboards,decord,quality,reasoning,tagger,test]'
 	touch $@
 
 $(VENV)/installed-dev: $(VENV)/installed

@@ -7,16 +7,32 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from textwrap import fill
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from covr_lab.functional.text import content_words
 from covr_lab.gallery.gallery import Gallery
-from covr_lab.types import Cap, Exchange, Feedback, Probe, Query, Question, Reflection, Refused, Session, Turn
+from covr_lab.types import (
+    Cap,
+    Exchange,
+    Feedback,
+    Probe,
+    Query,
+    Question,
+    Reflection,
+    Refused,
+    Session,
+    SessionError,
+    Target,
+    Turn,
+)
 
 if TYPE_CHECKING:
     import torch
 
+    from covr_lab.data import TripletDataModule
+    from covr_lab.recipe import Document
     from covr_lab.results.folder import RunFolder
+    from covr_lab.runner import SessionRunner
     from covr_lab.system import System
 
 REASONS = {"rejected": "you rejected it", "stagnant": "it would have stayed first"}
@@ -24,7 +40,23 @@ SCOPES = {"window": "all remembered lists", "current": "the lists of this turn",
 NOTES = {  # event kind -> what a person is told
     "fallback": "{} could not be read from your words; a fixed rule answered instead",
     "truncated": "longer than the encoder reads, the end was cut: {}",
+    "not_demoted": "no rank policy of this recipe demotes a rejected video: {} keeps its place",
 }
+
+
+class Verbs(Protocol):
+    """What a dialogue needs of a :class:`~covr_lab.system.System`, or of what gathers the requests of many."""
+
+    def start(self, queries: Sequence[Query], /) -> list[Turn]:
+        """Turn 0 of each query."""
+
+    def ask(self, sessions: Sequence[Session], /) -> list[Question | None]:
+        """One question to each user, ``None`` where nothing is asked."""
+
+    def step(
+        self, sessions: Sequence[Session], feedback: Sequence[Feedback], questions: Sequence[Question | None], /
+    ) -> list[Turn]:
+        """The next turn of each session."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,18 +70,20 @@ class Conversation:
         before: the dialogue up to the turn before, ``None`` at turn 0.
     """
 
-    system: System
+    system: Verbs
     session: Session
     question: Question | None = None
     before: Self | None = None
 
     @classmethod
-    def start(cls, system: System, query: Query) -> Self:
+    def start(cls, system: Verbs, query: Query) -> Self:
         """Turn 0 of ``query``.
 
         Raises:
             SessionError: the query cannot be answered.
         """
+        if query.reference is None and not query.text.strip():
+            raise SessionError("without a reference the query needs words: describe the video")
         return cls(system, Session(query))._extended(lambda: system.start([query]))
 
     def following(self, said: Sequence[Exchange]) -> tuple[Probe, ...]:
@@ -57,19 +91,38 @@ class Conversation:
         interview = self.question.interview if self.question else None
         return interview.following(said) if interview else ()
 
-    def say(self, text: str, exchanges: Sequence[Exchange] = ()) -> Self:
+    def say(
+        self,
+        text: str,
+        exchanges: Sequence[Exchange] = (),
+        *,
+        rejected: Sequence[str] = (),
+        memory: Reflection | None = None,
+    ) -> Self:
         """One turn later, after the feedback ``text``.
 
         Args:
-            text: what the person says; the answers side by side, where a round was asked.
+            text: what the person wrote, the answers side by side where a round was asked; may be blank beside others.
             exchanges: questions and answers of the round.
+            rejected: ids of results that the person said no to one by one.
+            memory: the constraints as the person left them; their running query is blank where it shall follow.
 
         Raises:
             SessionError: the feedback cannot be answered; this conversation can still go on.
         """
-        said = [Feedback("free", text, "human", exchanges=tuple(exchanges))]
-        later = self._extended(lambda: self.system.step([self.session], said, [self.question]))
+        said = Feedback("free", text, "human", exchanges=tuple(exchanges), rejected=tuple(rejected), memory=memory)
+        if not text.strip() and not said.wordless:
+            raise SessionError("nothing was said: write what should change, or reject a result")
+        later = self._extended(lambda: self.system.step([self.session], [said], [self.question]))
         return replace(later, before=self)
+
+    def more_like(self, video: str, session_id: str, text: str = "") -> Self:
+        """A new dialogue, called ``session_id``, that starts from ``video``: what resembles it, or ``text`` of it.
+
+        Raises:
+            SessionError: the query cannot be answered.
+        """
+        return self.start(self.system, Query(session_id, video, text))
 
     def undo(self) -> Self:
         """One turn earlier, with the question that was open then; turn 0 stays."""
@@ -183,7 +236,7 @@ def why_text(session: Session, gallery: Gallery, rank: int, width: int) -> str:
     lines = [clip(f"{video}: {gallery.caption(video)}", width)]
     for turn, place in zip(session.turns, places(session, row), strict=True):
         lines.append(f"turn {turn.index} | rank {place.rank or '-'} | {_channels(place, turn)}")
-        opening = {"reference": query.reference, "edit": query.text}
+        opening = {"reference": query.reference, "edit": query.text} if turn.feedback is None else {}
         sent = {"search": turn.intent.search, "edit": turn.intent.edit} if turn.intent else opening
         lines += [_wrapped(f"{name}: {text}", width) for name, text in sent.items() if text]
         if place.cap:
@@ -233,6 +286,8 @@ class Desk:
         references: ids of the data's reference videos, sorted.
         folder: the run folder, claimed.
         participant: who talks, for the record.
+        pairs: queries of the data with their targets, for a study; no system may see the targets.
+        data: where they come from; its media are for people to look at.
     """
 
     system: System
@@ -240,6 +295,8 @@ class Desk:
     references: tuple[str, ...]
     folder: RunFolder
     participant: str | None = None
+    pairs: tuple[tuple[Query, Target], ...] = ()
+    data: TripletDataModule | None = None
 
     def keep(self, session: Session) -> Path:
         """Store all turns of ``session`` as one part; returns its path."""
@@ -263,36 +320,55 @@ def open_desk(
     run_dir: Path | None = None,
     fresh: bool = False,
     participant: str | None = None,
+    kind: str = "chat",
 ) -> Desk:
     """Build data and system of a recipe; its user and its number of turns are not needed.
 
     Args:
         paths: recipe, then overlays.
         overrides: ``--key value`` pairs.
-        run_dir: folder of the dialogues, by default ``runs/chat-<recipe>``. Later dialogues with the same recipe, data,
-            versions and weights are added to it.
+        run_dir: folder of the dialogues, by default ``runs/<kind>-<recipe>``. Later dialogues with the same recipe,
+            data, versions and weights are added to it.
         fresh: start a new folder instead.
         participant: who talks.
+        kind: what the folder is for; folders of two kinds are never mixed.
 
     Raises:
         Refused: recipe or data are wrong, or the folder belongs to something else.
         SessionError: a gallery video cannot be encoded.
     """
     # Heavy imports (torch, Lightning) only here: the help of a command line has to be quick.
-    from covr_lab.evaluate import prepare, run_record
-    from covr_lab.results.folder import RunFolder, free_folder
+    from covr_lab.evaluate import prepare
+    from covr_lab.results.folder import free_folder
 
-    document, data, runner = prepare(paths, overrides)
+    name = f"{kind}-{'+'.join(path.stem for path in paths)}"
+    path = run_dir or Path("runs") / name
+    prepared = prepare(paths, overrides)
+    return desk_of(prepared, name, free_folder(path) if fresh else path, participant=participant, kind=kind)
+
+
+def desk_of(
+    prepared: tuple[Document, TripletDataModule, SessionRunner],
+    name: str,
+    path: Path,
+    *,
+    participant: str | None = None,
+    kind: str = "chat",
+) -> Desk:
+    """Load and bind what :func:`~covr_lab.evaluate.prepare` made, and claim the folder; see :func:`open_desk`."""
+    from covr_lab.evaluate import run_record
+    from covr_lab.results.folder import RunFolder
+
+    document, data, runner = prepared
     system, device = runner.system, _device(document["trainer"]["accelerator"])
     system.load()
-    name = f"chat-{'+'.join(path.stem for path in paths)}"
-    path = run_dir or Path("runs") / name
-    folder = RunFolder(free_folder(path) if fresh else path)
-    folder.open(_chat_record(run_record(name, document, runner, data), system), data.user_gallery.captions)
+    folder = RunFolder(path)
+    folder.open(_chat_record(run_record(name, document, runner, data), system, kind), data.user_gallery.captions)
     system.freeze().to(device)
     system.bind(data.gallery, data.videos, mask_source=runner.protocol.mask_source)
     references = sorted({row.reference for row in data.triplets if row.reference is not None})
-    return Desk(system, system.gallery, tuple(references), folder, participant)
+    pairs = tuple(zip(data.queries(), data.targets(), strict=True))
+    return Desk(system, system.gallery, tuple(references), folder, participant, pairs, data)
 
 
 def _device(accelerator: str) -> torch.device:
@@ -305,11 +381,11 @@ def _device(accelerator: str) -> torch.device:
         raise Refused(f"trainer.accelerator: {error} (use cpu or auto)") from error
 
 
-def _chat_record(record: dict[str, Any], system: System) -> dict[str, Any]:
+def _chat_record(record: dict[str, Any], system: System, kind: str) -> dict[str, Any]:
     """``run.json`` of dialogues: of another identity than an evaluation, so that neither goes on in the other's folder.
 
     ``n_sessions`` counts the dialogues that are stored, for nobody knows how many will follow.
     """
-    identity = {**record["identity"], "recipe": f"chat {record['identity']['recipe']}", "models": system.fingerprints}
+    identity = {**record["identity"], "recipe": f"{kind} {record['identity']['recipe']}", "models": system.fingerprints}
     protocol = {key: value for key, value in record["protocol"].items() if key != "degradations"} | {"user": "a person"}
     return {**record, "identity": identity, "protocol": protocol, "models": system.fingerprints, "n_sessions": 0}

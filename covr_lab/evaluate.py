@@ -74,6 +74,9 @@ def evaluate(
         Refused: recipe or data are wrong (no model was loaded), or the folder belongs to another run.
     """
     document, data, runner = prepare(paths, overrides)
+    if not data.queries():
+        kind = type(data).__name__
+        raise Refused(f"{kind} has no annotated queries to evaluate: search it with tools/app.py or tools/chat.py")
     chosen = os.environ.get(FOLDER)
     if chosen is not None:  # a process that Lightning started: it plays its share, the first one does the rest
         _predict(runner, data, RunFolder(Path(chosen)), Machine(**document["trainer"]))

@@ -18,6 +18,7 @@ from covr_lab.engines.request import Rehearsal
 from covr_lab.gallery.gallery import Gallery
 from covr_lab.ranking.channels import Channel, opening_ask, retrieve
 from covr_lab.ranking.correct import Found, correct
+from covr_lab.ranking.dismiss import dismiss, rejected_rows, unheeded
 from covr_lab.ranking.fusion import Fusion
 from covr_lab.ranking.policies import RankPolicy
 from covr_lab.ranking.record import turn_of
@@ -26,6 +27,7 @@ from covr_lab.ranking.retrieve import rank_gallery
 from covr_lab.ranking.stages import Stage, Work
 from covr_lab.reasoning.base import Initialiser, IntentReasoner, Questioner, Reasoner, Reflector, think
 from covr_lab.reasoning.context import context_of, with_caption_vectors
+from covr_lab.reasoning.edited import edited
 from covr_lab.reasoning.turn import decide, snapshots
 from covr_lab.retrievers.base import Ask, Retriever
 from covr_lab.retrievers.video import VideoEncoder
@@ -264,9 +266,32 @@ class ModularSystem(System):
     def step(
         self, sessions: Sequence[Session], feedback: Sequence[Feedback], questions: Sequence[Question | None]
     ) -> list[Turn]:
-        """One turn for every session: think, retrieve, correct, record, refine."""
+        """One turn for every session; rejections without words move what is on display and ask nothing."""
+        rows = [rejected_rows(*one, self.gallery) for one in zip(sessions, feedback, strict=True)]
+        spoken = [at for at, words in enumerate(feedback) if not words.wordless or words.memory is not None]
+        turns: dict[int, Turn] = {}
+        if spoken:
+            parts = ([values[at] for at in spoken] for values in (sessions, feedback, questions, rows))
+            turns = dict(zip(spoken, self._answer(*parts), strict=True))  # type: ignore[arg-type]  # four kinds of values
+        policies = cast("Sequence[RankPolicy]", self.policies)
+        for at, (session, words, question) in enumerate(zip(sessions, feedback, questions, strict=True)):
+            if at not in turns:
+                turns[at] = dismiss(session, words, question, rows[at], policies, self.fusion.caps, self.gallery)
+        return [turns[at] for at in range(len(sessions))]
+
+    def _answer(
+        self,
+        sessions: Sequence[Session],
+        feedback: Sequence[Feedback],
+        questions: Sequence[Question | None],
+        rejected: Sequence[tuple[int, ...]],
+    ) -> list[Turn]:
+        """Think, retrieve, correct, record, refine."""
         contexts = [self._context(session, session.state) for session in sessions]
-        states = snapshots(self.initial, contexts, self._engines())
+        states = [
+            replace(state, answer=edited(state.answer, words.memory)) if words.memory else state
+            for state, words in zip(snapshots(self.initial, contexts, self._engines()), feedback, strict=True)
+        ]
         contexts = [
             replace(context, state=state.answer, feedback=words, question=question.text if question else None)
             for context, state, words, question in zip(contexts, states, feedback, questions, strict=True)
@@ -274,6 +299,7 @@ class ModularSystem(System):
         intents, reflections = decide(self.intent, self.reflection, contexts, self._engines())
         begin = time.perf_counter()
         found = self._retrieve(sessions, [intent.answer for intent in intents])
+        found = [replace(one, rejected=rows) for one, rows in zip(found, rejected, strict=True)]
         signals = [reflection.answer.satisfaction for reflection in reflections]
         corrected = correct(
             sessions,
@@ -285,8 +311,12 @@ class ModularSystem(System):
             opening=self.rm0 != "none",
         )
         noted = [
-            [*(question.events if question else ()), *self._cuts(intent.answer)]
-            for question, intent in zip(questions, intents, strict=True)
+            [
+                *(question.events if question else ()),
+                *self._cuts(intent.answer),
+                *unheeded(rows, fused.caps, self.gallery),
+            ]
+            for question, intent, rows, fused in zip(questions, intents, rejected, corrected, strict=True)
         ]
         turns = [
             turn_of(context, (state, intent, reflection), fused, events)

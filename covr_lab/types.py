@@ -101,8 +101,10 @@ class Feedback:
 
     A system reads ``text``; ``action`` is for the record and for the action-derived signal of the rank-cap transplant
     (a person types text, not a label). ``exchanges`` are the questions of a round with their answers, where there was
-    more than one; ``text`` then holds the answers side by side. Out of the system's sight stay ``calls``, what a
-    simulated user asked an engine for it, and ``clean``, what it would have said without a degradation.
+    more than one; ``text`` then holds the answers side by side. ``rejected`` are ids of videos that the user said no to
+    one by one, wherever they stood. ``memory`` holds the constraints as the user left them, to be read instead of the
+    stored ones. Out of the system's sight stay ``calls``, what a simulated user asked an engine for it, and ``clean``,
+    what it would have said without a degradation.
     """
 
     action: Action
@@ -111,6 +113,13 @@ class Feedback:
     calls: tuple[Call, ...] = ()
     clean: str | None = None
     exchanges: tuple[Exchange, ...] = ()
+    rejected: tuple[str, ...] = ()
+    memory: Reflection | None = None
+
+    @property
+    def wordless(self) -> bool:
+        """Whether it is buttons alone: rejections or an edited memory, and no text."""
+        return not self.text.strip() and (bool(self.rejected) or self.memory is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +247,7 @@ class Turn:
         index: 0-based turn number.
         question: what the system asked before the feedback.
         feedback: what the user answered, ``None`` at turn 0.
-        intent: query texts.
+        intent: query texts, ``None`` where nothing was asked.
         state: progress memory after the turn, ``None`` before the first reflection.
         channels: result memory: channel -> its list after the caps (at most ``pool`` rows), with the scores it had.
         result: the full ranking, every gallery row that is not masked.

@@ -6,11 +6,15 @@ import argparse
 import logging
 import sys
 from pathlib import Path
+from typing import Any
 
 EPILOG = """\
 takes the recipe, overlays and --key value overrides of tools/eval.py, and makes what that command reads of the videos:
 gallery vectors and, for composed queries, what is read of anchor videos. Lies in $COVR_CACHE/galleries. More processes
 that encode: --trainer.devices 2.
+
+Rows of earlier galleries are taken over where encoder and videos are the same: of a gallery that has grown only the new
+videos are encoded. A folder of your own videos (recipes/my_videos.yaml) is compared with its last index.
 
 exit status: 0 done; 1 refused, with one line that says why; 3 done, but some videos could not be read (the sessions
 that need them count as misses); 130 interrupted, the same command goes on where it stopped.
@@ -39,6 +43,7 @@ def main(argv: list[str]) -> int:
     logging.basicConfig(format="%(levelname)s %(message)s", level=logging.WARNING)
     try:
         document, data, runner = prepare(options.recipes, overrides)
+        print_news(data, runner.system)
         reports = index(
             runner.system,
             data.gallery,
@@ -48,6 +53,8 @@ def main(argv: list[str]) -> int:
             workers=options.workers,
             retry=options.retry,
         )
+        if reports is not None:
+            data.indexed([report.folder for report in reports])
     except Refused as error:
         sys.stderr.write(f"error: {error}\n")  # at once: processes share the terminal
         return 1
@@ -59,11 +66,21 @@ def main(argv: list[str]) -> int:
     for report in reports:
         print(report)
     failed = {video for report in reports for video in report.failed}
-    if not any(report.encoded for report in reports):
+    if not any(report.encoded or report.taken for report in reports):
         print("everything was encoded before: nothing to do")
     if failed:
         print(f"{len(failed)} videos could not be read or described (failed.tsv says why); --retry tries them again")
-    return 3 if failed else 0
+    return 3 if failed or data.unreadable else 0
+
+
+def print_news(data: Any, system: Any) -> None:
+    """What the media are, and what weights are no good for; once, whatever the number of processes."""
+    from lightning.fabric.utilities.rank_zero import rank_zero_only
+
+    if rank_zero_only.rank == 0:  # type: ignore[attr-defined]
+        limits = dict.fromkeys(filter(None, (getattr(module, "limits", "") for module in system.modules())))
+        for line in (*data.news(), *(f"note: {text}" for text in limits)):
+            print(line)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from covr_lab.data.demo import DemoText, DemoWorld
 from covr_lab.data.egocvr import EgoCVR
 from covr_lab.data.fashioniq import FashionIQ
 from covr_lab.data.finecvr import FineCVR
+from covr_lab.data.folder import VideoFolder
 from covr_lab.data.msvd_captions import MSVDCaptions
 from covr_lab.data.text_video import LSMDC, MSRVTT, MSVD, ActivityNet, DiDeMo, TextVideo
 from covr_lab.data.triplets import Columns, TripletFile
@@ -37,6 +38,7 @@ __all__ = [
     "Triplet",
     "TripletDataModule",
     "TripletFile",
+    "VideoFolder",
     "WebVidCoVR",
     "WordWorld",
     "describe",

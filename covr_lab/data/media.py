@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 
@@ -73,6 +73,11 @@ class MediaDataModule(LightningDataModule):
         """Recipe key -> folder, of the folders that hold media; empty for a set without media."""
         return {} if self.videos_dir is None else {"videos_dir": self.videos_dir}
 
+    @property
+    def names(self) -> Mapping[str, str]:
+        """Video id -> name, for people, of the videos whose ids tell them nothing."""
+        return {}
+
     def media_path(self, video: str) -> Path:
         """Where the media of a video lie, whether or not they are there.
 
@@ -93,6 +98,19 @@ class MediaDataModule(LightningDataModule):
         """What is wrong with a video that can be read but does not fit the set, "" for nothing."""
         del probe  # most sets hold clips of any length and size
         return ""
+
+    @property
+    def unreadable(self) -> Mapping[str, str]:
+        """Name -> reason, of media that are no videos of the set because they cannot be read."""
+        return {}
+
+    def news(self) -> list[str]:
+        """Lines about the media to print before they are indexed; an annotated set has none."""
+        return []
+
+    def indexed(self, artifacts: Sequence[Path]) -> None:
+        """Called when the media have been indexed, with the folders of the artifacts."""
+        del artifacts  # most sets have nothing to note
 
     def check_places(self, videos: Iterable[str]) -> None:
         """Refuse folders that are not there, ids that lead out of them, and two videos with one file.

@@ -21,7 +21,8 @@ from torch.utils.data import DataLoader
 
 from covr_lab.gallery.encode import ClipBatch, Clips, GalleryEncoder, IndexProgress, Job, Seconds, ShardWriter
 from covr_lab.gallery.gallery import Gallery
-from covr_lab.gallery.store import Artifact, finish, forget_failures, is_finished
+from covr_lab.gallery.reuse import take_over
+from covr_lab.gallery.store import Artifact, begin, finish, forget_failures, is_finished
 from covr_lab.gallery.videos import VideoStore
 from covr_lab.recipe import Machine
 from covr_lab.retrievers.video import VideoEncoder
@@ -40,6 +41,7 @@ class Indexed:
         encoded: how many of them this run tried.
         failed: video id -> reason, also of earlier runs.
         seconds: of this run, in this process.
+        taken: how many rows this run took over from other artifacts.
     """
 
     name: str
@@ -48,6 +50,7 @@ class Indexed:
     encoded: int
     failed: Mapping[str, str]
     seconds: Seconds
+    taken: int = 0
 
     def __str__(self) -> str:
         line = f"{self.name}: {self.clips} clips, {self.encoded} encoded now"
@@ -55,7 +58,7 @@ class Indexed:
             spent = {"reading": self.seconds.read, "preparing": self.seconds.prepared, "model": self.seconds.encoded}
             shares = ", ".join(f"{key} {value / sum(spent.values()):.0%}" for key, value in spent.items())
             line += f" at {self.encoded / self.seconds.wall:.1f} clips/s ({shares} of the work)"
-        lines = [line]
+        lines = [line + f", {self.taken} taken over from earlier galleries" * bool(self.taken)]
         if self.failed:
             first = "; ".join(f"{video}: {reason}" for video, reason in list(self.failed.items())[:5])
             lines.append(f"  {len(self.failed)} failed, see failed.tsv there: {first}")
@@ -99,8 +102,10 @@ def index(
                 again = retry and finished and bool(Artifact.open(job.address).failed)
                 if again or not finished:
                     locks.enter_context(claim(job.address.folder))
+                    begin(job.address)
                 if again:
                     forget_failures(job.address)
+            taken = [len(take_over(job.address, job.left(), videos)) if leader else 0 for job in jobs]
             left = [job.left() for job in jobs]
             clips = Clips([(number, video) for number, of_job in enumerate(left) for video in of_job], jobs, videos)
             progress = IndexProgress(jobs, len(clips))
@@ -119,8 +124,8 @@ def index(
         return None
     made = [(job, Artifact.open(job.address)) for job in jobs]
     return [
-        Indexed(job.name, artifact.folder, len(job.address.ids), len(of_job), artifact.failed, spent)
-        for (job, artifact), of_job, spent in zip(made, left, progress.seconds, strict=True)
+        Indexed(job.name, artifact.folder, len(job.address.ids), len(of_job), artifact.failed, spent, rows)
+        for (job, artifact), of_job, spent, rows in zip(made, left, progress.seconds, taken, strict=True)
     ]
 
 

@@ -34,6 +34,7 @@ LIBRARIES = ("torch", "torchvision", "transformers")
 DTYPES = {torch.float32: "F32", torch.uint8: "U8"}  # of rows: vectors, and text as bytes
 ROWS, OUTCOMES = "rows", "outcomes"  # the tensor of a shard, and what its header says of each video
 MANIFEST, FEATURES, FAILED, SHARDS = "manifest.json", "features.safetensors", "failed.tsv", "shards"
+ADDRESS = "address.json"  # of an artifact that has been begun
 
 
 def library_versions() -> dict[str, str]:
@@ -158,6 +159,12 @@ def outcomes(folder: Path) -> dict[str, Outcome]:
     return found
 
 
+def begin(address: Address) -> None:
+    """Say what an artifact is to be made from: rows of an interrupted one can then serve another gallery."""
+    address.folder.mkdir(parents=True, exist_ok=True)
+    write_json(address.folder / ADDRESS, asdict(address))
+
+
 def is_finished(address: Address) -> bool:
     """Whether the artifact is there; reading it checks it."""
     return all((address.folder / name).exists() for name in (MANIFEST, FEATURES))
@@ -191,6 +198,7 @@ def finish(address: Address) -> None:
         "complete": True,
     }
     write_json(folder / MANIFEST, manifest)
+    (folder / ADDRESS).unlink(missing_ok=True)
     shutil.rmtree(folder / SHARDS, ignore_errors=True)
 
 
@@ -202,7 +210,7 @@ def forget_failures(address: Address) -> None:
 
 def _write_features(path: Path, rows: Mapping[str, Outcome]) -> tuple[list[int], str]:
     """Stream rows into one safetensors file, whose library would want them all in memory; returns shape, sha256."""
-    first = _read(next(iter(rows.values()))) if rows else torch.empty(())
+    first = read_row(*next(iter(rows.items()))) if rows else torch.empty(())
     shape, dtype = list(first.shape), first.dtype
     size = len(rows) * first.nbytes
     said = json.dumps({"rows": {video: outcome.content for video, outcome in rows.items()}, "failed": {}})
@@ -212,23 +220,28 @@ def _write_features(path: Path, rows: Mapping[str, Outcome]) -> tuple[list[int],
     with path.open("wb") as file:
         file.write(len(header).to_bytes(8, "little") + header)
         for video, outcome in rows.items():
-            row = _read(outcome)
+            row = read_row(video, outcome)
             if (list(row.shape), row.dtype) != (shape, dtype):
                 raise Refused(
                     f"{path.parent}: video '{video}' has a row of shape {list(row.shape)}, others {shape} "
                     f"({row.dtype}, {dtype})"
                 )
-            if row_digest(row) != outcome.content:
-                raise _damaged(outcome.file, f"has another row for video '{video}' than was written")
             file.write(row.numpy().tobytes())
         file.flush()
         os.fsync(file.fileno())  # a manifest must not outlive its features when the power goes
     return shape, hashlib.sha256(header).hexdigest()
 
 
-def _read(outcome: Outcome) -> Tensor:
+def read_row(video: str, outcome: Outcome) -> Tensor:
+    """The row of a video that did not fail.
+
+    Raises:
+        Refused: it is another one than was written.
+    """
     with safe_open(outcome.file, "pt") as file:
         row: Tensor = file.get_slice(ROWS)[outcome.row]
+    if row_digest(row) != outcome.content:
+        raise _damaged(outcome.file, f"has another row for video '{video}' than was written")
     return row
 
 
@@ -256,6 +269,7 @@ class Artifact:
         self.folder, self.shape, self.failed, self._rows = folder, shape, failed, rows
         self._slice = safe_open(folder / FEATURES, "pt").get_slice(ROWS)  # type: ignore[no-untyped-call]
         self._checked: set[str] = set()
+        self._guests: dict[str, Tensor] = {}
 
     @classmethod
     def open(cls, address: Address) -> Self:
@@ -289,13 +303,23 @@ class Artifact:
         """The videos that could be read, in row order."""
         return tuple(self._rows)
 
+    def admit(self, video: str, row: Tensor) -> None:
+        """Hold the row of a guest in memory; the files stay as they are."""
+        self._guests[video] = row
+
+    def dismiss(self, video: str) -> None:
+        """Forget a guest."""
+        self._guests.pop(video, None)
+
     def row(self, video: str) -> Tensor:
-        """``(...)`` of one video, float32 or uint8.
+        """``(...)`` of one video or guest, float32 or uint8.
 
         Raises:
             SessionError: the video could not be read when the index was made, or is not in it.
             Refused: the file changed since it was written.
         """
+        if (guest := self._guests.get(video)) is not None:
+            return guest
         if video in self.failed:
             raise SessionError(f"video '{video}' could not be read: {self.failed[video]}")
         if video not in self._rows:

@@ -69,6 +69,24 @@ class VideoStore:
         self.references = tuple(sorted(set(references)))
         self.bundles = FrameBundles() if bundles is None else bundles
         self._identities: dict[str, str] = {}
+        self._guests: dict[str, Path] = {}
+
+    def path(self, video: str) -> Path:
+        """Where the media of a video or guest lie; need not exist."""
+        return self._guests.get(video) or self.paths(video)
+
+    def identity(self, video: str) -> str:
+        """What tells the media of a video from others."""
+        return media_identity(self.path(video))
+
+    def admit(self, video: str, path: Path) -> None:
+        """Take in a guest: a video that the data set lacks, like a person's upload."""
+        self._guests[video] = path
+
+    def dismiss(self, video: str) -> None:
+        """Forget a guest; frames of it that are held in memory go with the next ones."""
+        self._guests.pop(video, None)
+        self._identities.pop(video, None)
 
     def clip(self, video: str, sampler: FrameSampler) -> Clip:
         """The frames that ``sampler`` chooses.
@@ -79,7 +97,7 @@ class VideoStore:
         from covr_lab.video import VideoError
 
         try:
-            return self.reader.read(self.paths(video), sampler)
+            return self.reader.read(self.path(video), sampler)
         except VideoError as error:
             raise VideoError(error.path, error.reason, f"id '{video}' {error.detail}") from error
 
@@ -111,7 +129,7 @@ class VideoStore:
         """sha256 of ids and media, in order; each file is looked at once in the life of this store."""
         for video in videos:
             if video not in self._identities:
-                self._identities[video] = media_identity(self.paths(video))
+                self._identities[video] = self.identity(video)
         pairs = [(video, self._identities[video]) for video in videos]
         return hashlib.sha256(json.dumps(pairs).encode()).hexdigest()
 

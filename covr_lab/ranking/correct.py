@@ -15,9 +15,10 @@ from covr_lab.types import Cap, RankedList, Satisfaction, Session
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Full rankings of the channels that ran for one session, in channel order."""
+    """Full rankings of the channels that ran for one session, in channel order; rows that the user rejected by name."""
 
     lists: dict[str, RankedList]
+    rejected: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,8 @@ def correct(
         for row, session in enumerate(sessions):
             order = complete(fused[row], tails[row])
             top = _first(displayed(order, plans[row]))
-            tops = Tops(top, tuple(_first(ranking.rows) for ranking in found[row].lists.values()))
+            firsts = tuple(_first(ranking.rows) for ranking in found[row].lists.values())
+            tops = Tops(top, firsts, found[row].rejected)
             caps = (cap for policy in policies for cap in policy.plan(session, signals[row], tops))
             if fusion.caps == "order":
                 caps = (replace(cap, scope="order", guard=False) for cap in caps)

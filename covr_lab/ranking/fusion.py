@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from covr_lab.frozen import Frozen
+from covr_lab.functional.caps import ABSENT
 from covr_lab.functional.fusion import Recency, recency_weights, reciprocal_rank_fusion, similarity_fusion
 from covr_lab.ranking.memory import Memory
 
@@ -38,6 +39,10 @@ class Fusion(Frozen, ABC):
         Returns:
             int64 ``(B, M)``, best first, padded with -1.
         """
+
+    @abstractmethod
+    def shares(self, memory: Memory) -> npt.NDArray[np.float64]:
+        """What each entry of the lists adds for its row, for people who ask why: of their shape, 0 where it is none."""
 
 
 class TimeWeightedRRF(Fusion):
@@ -80,12 +85,22 @@ class TimeWeightedRRF(Fusion):
     def forward(self, memory: Memory) -> npt.NDArray[np.int64]:
         """Fuse; see the base class."""
         batch, window, channels, pool = memory.rows.shape
+        lists = memory.rows.reshape(batch, window * channels, pool)
+        weights = self._weights(channels)
+        return reciprocal_rank_fusion(lists, weights, k=self.k, current=channels, penalty=self.penalty)[0]
+
+    def shares(self, memory: Memory) -> npt.NDArray[np.float64]:
+        """The weight of the list over ``k + rank``; a penalty is no share."""
+        _, window, channels, pool = memory.rows.shape
+        weights = np.array(self._weights(channels)).reshape(window, channels, 1)
+        return np.where(memory.rows == ABSENT, 0.0, weights / (self.k + np.arange(1, pool + 1)))
+
+    def _weights(self, channels: int) -> list[float]:
+        """One a list, oldest turn first."""
         shares = self.channel_weights or (1.0,) * channels
         if len(shares) != channels:
             raise ValueError(f"fusion.channel_weights has {len(shares)} weights for {channels} channels")
-        weights = [age * share for age in reversed(self.ages) for share in shares]
-        lists = memory.rows.reshape(batch, window * channels, pool)
-        return reciprocal_rank_fusion(lists, weights, k=self.k, current=channels, penalty=self.penalty)[0]
+        return [age * share for age in reversed(self.ages) for share in shares]
 
 
 class StaticRRF(TimeWeightedRRF):
@@ -141,6 +156,16 @@ class SimilarityFusion(Fusion):
         shape = batch, window * channels, pool
         lists, scores = memory.rows.reshape(shape), memory.scores.reshape(shape)
         return similarity_fusion(lists, scores, self.rule, current=channels)[0]
+
+    def shares(self, memory: Memory) -> npt.NDArray[np.float64]:
+        """The similarity, where it is positive and, for the rule "max", the greatest that the row has."""
+        found = np.where(memory.rows == ABSENT, 0.0, np.nan_to_num(memory.scores).clip(min=0)).astype(np.float64)
+        if self.rule == "max":
+            for rows, values in zip(memory.rows, found, strict=True):
+                best = np.zeros(int(rows.max(initial=0)) + 1)
+                np.maximum.at(best, rows.clip(min=0), values)
+                values[values < best[rows.clip(min=0)]] = 0.0
+        return found
 
 
 class SimMax(SimilarityFusion):

@@ -12,28 +12,30 @@ from covr_lab.types import Cap, Satisfaction, Session
 
 @dataclass(frozen=True, slots=True)
 class Tops:
-    """Rows that would come first without a cap.
+    """Rows that would come first without a cap, and those that the user rejected one by one.
 
     Attributes:
         fused: first of the provisional fusion, ``None`` when there is no ranking.
         channels: first of each current channel list that ran.
+        rejected: rejected by name, wherever they stood.
     """
 
     fused: int | None
     channels: tuple[int | None, ...] = ()
+    rejected: tuple[int, ...] = ()
 
 
 class RankPolicy(Frozen, ABC):
     """Plans demotions from what the user said and what would be shown; never from a target."""
 
     @abstractmethod
-    def plan(self, session: Session, satisfaction: Satisfaction, tops: Tops) -> tuple[Cap, ...]:
+    def plan(self, session: Session, satisfaction: Satisfaction | None, tops: Tops) -> tuple[Cap, ...]:
         """The demotions of this turn, no video twice.
 
         Args:
             session: the dialogue up to the rejected display (``session.shown``).
-            satisfaction: what the newest feedback says about it.
-            tops: what would be shown next.
+            satisfaction: what the newest feedback says about it, ``None`` where it says nothing.
+            tops: what would be shown next, and what was rejected by name.
         """
 
 
@@ -73,18 +75,21 @@ class RankCap(RankPolicy):
         self.guard = fused_guard and scope == "window"
         self.spare_positive = spare_positive
 
-    def plan(self, session: Session, satisfaction: Satisfaction, tops: Tops) -> tuple[Cap, ...]:
-        """Cap the video on display, and earlier rejections where the recipe asks for it; see the base class."""
+    def plan(self, session: Session, satisfaction: Satisfaction | None, tops: Tops) -> tuple[Cap, ...]:
+        """Cap the video on display, what was rejected by name, and earlier rejections where the recipe asks for it."""
         shown, caps = session.shown, dict[int | None, Cap]()
         if self.memory == "all_rejected":
-            caps |= {row: Cap(row, self.negative, "rejected", self.scope, self.guard) for row in session.rejected}
+            caps |= {row: self._rejection(row) for row in session.rejected}
         if shown is not None and satisfaction == "negative":
-            caps[shown] = Cap(shown, self.negative, "rejected", self.scope, self.guard)
+            caps[shown] = self._rejection(shown)
         elif satisfaction == "positive" and self.spare_positive:
             caps.pop(shown, None)
-        elif shown is not None and self._stagnant(session, shown, tops):
+        elif shown is not None and satisfaction is not None and self._stagnant(session, shown, tops):
             caps.setdefault(shown, Cap(shown, self.neutral, "stagnant", self.scope, self.guard))
-        return tuple(caps.values())
+        return tuple((caps | {row: self._rejection(row) for row in tops.rejected}).values())
+
+    def _rejection(self, row: int) -> Cap:
+        return Cap(row, self.negative, "rejected", self.scope, self.guard)
 
     def _stagnant(self, session: Session, shown: int, tops: Tops) -> bool:
         if self.stagnation == "provisional":

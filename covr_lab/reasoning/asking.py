@@ -119,7 +119,7 @@ def dialogue(context: Context) -> list[list[str]]:
     return [
         [
             *([f"asked: {turn.question}"] if turn.question else []),
-            *([f"user: {turn.feedback.text}"] if turn.feedback else []),
+            *([f"user: {turn.feedback.text}"] if turn.feedback and not turn.feedback.wordless else []),
         ]
         for turn in turns
     ]

@@ -76,7 +76,8 @@ class MergedQuery(IntentReasoner):
 
     def _said(self, context: Context) -> str:
         """What was merged up to the turn before, without the first query."""
-        texts = [getattr(turn.intent, self.query) for turn in context.session.turns if turn.intent is not None]
+        spoken = [turn for turn in context.session.turns if turn.feedback is None or not turn.feedback.wordless]
+        texts = [getattr(turn.intent, self.query) for turn in spoken if turn.intent is not None]
         edit = tidy(context.session.query.text)
         return str(texts[-1]).removeprefix(edit).removeprefix(AND) if texts else ""
 

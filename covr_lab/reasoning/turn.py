@@ -8,6 +8,7 @@ from typing import Any
 
 from covr_lab.engines.base import Engine
 from covr_lab.reasoning.base import Initialiser, IntentReasoner, Reasoner, Reflector, Thought, think
+from covr_lab.reasoning.edited import EditedIntent, EditedReflector
 from covr_lab.types import Context, Intent, Reflection
 
 
@@ -39,11 +40,14 @@ def decide(
     """Intent and reflection of every session from the same snapshot, asked for together.
 
     Without a reflector the signal is neutral and the memory keeps the search text alone; it becomes the running query
-    where a reflector falls back, too (dossier, section 1.4).
+    where a reflector falls back, too (dossier, section 1.4). Where a person edited the memory and wrote nothing,
+    nobody is asked: the edited memory is what to search for.
     """
-    jobs: list[tuple[Reasoner[Any], Context]] = [(intent, context) for context in contexts]
+    jobs: list[tuple[Reasoner[Any], Context]] = [
+        (EditedIntent() if _wordless(context) else intent, context) for context in contexts
+    ]
     if reflection is not None:
-        jobs += [(reflection, context) for context in contexts]
+        jobs += [(EditedReflector() if _wordless(context) else reflection, context) for context in contexts]
     thoughts = think(jobs, engines)
     intents, reflections = thoughts[: len(contexts)], thoughts[len(contexts) :]
     if reflection is None:
@@ -53,3 +57,7 @@ def decide(
             state = replace(thought.answer, query=searched.answer.search or thought.answer.query)
             reflections[at] = Thought(state, reflection is not None, thought.calls)
     return intents, reflections
+
+
+def _wordless(context: Context) -> bool:
+    return context.feedback is not None and context.feedback.wordless

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from covr_lab.types import Refused
 
 Record = dict[str, Any]
+PEOPLE = "people.json"  # when people read, typed and sent, in the folder of a study
 CLAIMED = (".lock", "captions.json", "captions.tmp", "run.tmp")  # what a kill before run.json leaves
 
 

@@ -13,7 +13,7 @@ from covr_lab.gallery.gallery import Gallery
 from covr_lab.protocol import Ties
 from covr_lab.results.calls import call_columns
 from covr_lab.results.schema import TOP
-from covr_lab.types import RankedList, Reflection, Session, Target, Turn
+from covr_lab.types import Feedback, RankedList, Reflection, Session, Target, Turn
 
 
 def turn_row(
@@ -24,6 +24,8 @@ def turn_row(
     ties: Ties,
     *,
     participant: str | None = None,
+    parent: str | None = None,
+    instance: str | None = None,
 ) -> dict[str, Any]:
     """One row of :data:`covr_lab.results.schema.SCHEMA`.
 
@@ -34,6 +36,8 @@ def turn_row(
         target: the answer, ``None`` when nobody knows it (a person at the keyboard).
         ties: tie rule for rankings with scores.
         participant: id of the person, if it was one.
+        parent: session that this one was started from, if any.
+        instance: session of the data that a study's participant was given, if any.
     """
     state, rows = turn.state or Reflection(), turn.result.rows
     rank, tied = (None, None) if target is None else best_of(turn.result, target, gallery, ties)
@@ -92,9 +96,23 @@ def turn_row(
             {**asdict(one), "first": gallery.ids[one.first], "second": gallery.ids[one.second]}
             for one in turn.comparisons
         ],
+        "mask_reference": session.query.mask_reference,
+        "within": None if session.query.within is None else list(session.query.within),
+        "rejected": list(feedback.rejected) if feedback else [],
+        "memory": _memory(feedback),
+        "parent": parent,
+        "instance": instance,
         "seconds": turn.seconds,
         "error": turn.error,
     }
+
+
+def _memory(feedback: Feedback | None) -> dict[str, Any] | None:
+    """The memory as the user left it, where it was edited."""
+    if feedback is None or feedback.memory is None:
+        return None
+    kinds = {kind: list(getattr(feedback.memory, kind)) for kind in ("keep", "require", "avoid")}
+    return {**kinds, "query": feedback.memory.query}
 
 
 def best_of(ranking: RankedList, target: Target, gallery: Gallery, ties: Ties) -> tuple[int, int]:

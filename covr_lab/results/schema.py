@@ -9,7 +9,10 @@ TIMING = ("seconds", "module_timing", "stage_timing")  # columns that may differ
 ADDED = {  # version -> its new columns; older rows have nulls there
     2: ("modules", "module_timing", "prompts"),
     3: ("stage_target_rank", "routing", "stage_timing"),
-    4: ("other_targets", "subset_rank", "exchanges", "comparisons"),
+    4: (
+        *("other_targets", "subset_rank", "exchanges", "comparisons"),
+        *("mask_reference", "within", "rejected", "memory", "parent", "instance"),
+    ),
 }
 TOP = 100  # ids kept of the shown ranking
 
@@ -125,6 +128,12 @@ SCHEMA = pa.schema(
                 )
             ),
         ),
+        ("mask_reference", pa.bool_()),  # of the query: its reference may be left out of the ranking
+        ("within", _strings),  # of the query: what it searches; null for the whole gallery
+        ("rejected", _strings),  # videos that the feedback rejects one by one
+        ("memory", pa.struct([*((name, _strings) for name in ("keep", "require", "avoid")), ("query", pa.string())])),
+        ("parent", pa.string()),  # session that this one was started from ("more like this")
+        ("instance", pa.string()),  # session of the data that a study's participant was given
         ("seconds", pa.float64()),
         ("error", pa.string()),
     ],

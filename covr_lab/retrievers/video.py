@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
@@ -16,7 +17,7 @@ from covr_lab.functional.pooling import pool_mean
 from covr_lab.gallery.gallery import Gallery
 from covr_lab.gallery.store import Address, Artifact
 from covr_lab.retrievers.base import Retriever
-from covr_lab.types import Refused
+from covr_lab.types import Refused, SessionError
 
 if TYPE_CHECKING:
     from covr_lab.gallery.videos import VideoStore
@@ -98,7 +99,39 @@ class VideoEncoder(Frozen, ABC):
         """
         if videos is None:
             raise Refused(f"{type(self).__name__} needs videos: set data.videos_dir")
+        self._store = videos
         self.artifacts = {name: Artifact.open(address) for name, address in self.locate(gallery, videos).items()}
+
+    def admit(self, video: str, path: Path) -> None:
+        """Encode a guest, a video that the data set lacks, into memory: it can then be a reference like any other.
+
+        Args:
+            video: id, unlike all others.
+            path: its file.
+
+        Raises:
+            SessionError: it cannot be read or encoded: :meth:`dismiss` it.
+        """
+        self._store.admit(video, path)
+        rows = {name: self._guest_row(name, video) for name in self.parts}
+        for name, row in rows.items():
+            self.artifacts[name].admit(video, row)
+
+    def dismiss(self, video: str) -> None:
+        """Forget a guest."""
+        self._store.dismiss(video)
+        for artifact in self.artifacts.values():
+            artifact.dismiss(video)
+
+    @torch.inference_mode()
+    def _guest_row(self, name: str, video: str) -> Tensor:
+        clip = self.prepare(name, self._store.clip(video, self.parts[name].sampler))
+        row = self.encode_clips(name, {video: clip})[video]
+        if isinstance(row, str):
+            raise SessionError(f"video '{video}': {row}")
+        if not bool(row.isfinite().all()):
+            raise SessionError(f"video '{video}': {type(self).__name__}.{name} made NaN or infinity of it")
+        return row.cpu()
 
     @property
     def addresses(self) -> dict[str, str]:

@@ -6,6 +6,7 @@ from covr_lab.simulators.caption_qa import CaptionQAUser
 from covr_lab.simulators.degraded import Degradation, DegradedUser, Policy
 from covr_lab.simulators.dialogue import AnnotationUser, DialogueUser
 from covr_lab.simulators.noise import CharacterNoise, WordNoise
+from covr_lab.simulators.recorded import RecordedUser
 from covr_lab.simulators.rules import RuleUser
 from covr_lab.simulators.scripted import ScriptedUser
 from covr_lab.simulators.speech import DropConstraints, Inconsistent, Terse, Verbose
@@ -23,6 +24,7 @@ __all__ = [
     "DropConstraints",
     "Inconsistent",
     "Policy",
+    "RecordedUser",
     "RuleUser",
     "ScriptedUser",
     "Terse",

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -80,6 +81,23 @@ def test_plan_after_earlier_rejections(
     settings: dict[str, Any], displays: tuple[int, ...], signal: Any, tops: Tops, plan: Any
 ) -> None:
     assert RankCap(**settings).plan(session(*displays, rejected=(1, 2)), signal, tops) == plan
+
+
+@pytest.mark.parametrize(
+    ("settings", "signal", "tops", "rejected", "plan"),
+    [
+        ({}, None, Tops(5), (), ()),  # nothing was said of the video on display
+        ({}, None, Tops(5), (3, 9), (Cap(3, 11, "rejected"), Cap(9, 11, "rejected"))),
+        ({}, "neutral", Tops(5), (3,), (STAGNANT, Cap(3, 11, "rejected"))),
+        ({}, "neutral", Tops(5), (5,), (REJECTED,)),  # by name: further down than for staying
+        ({"spare_positive": True}, "positive", Tops(5), (5,), (REJECTED,)),
+        ({"scope": "current"}, None, Tops(5), (3,), (Cap(3, 11, "rejected", "current", guard=False),)),
+    ],
+)
+def test_plan_of_what_was_rejected_by_name(
+    settings: dict[str, Any], signal: Any, tops: Tops, rejected: tuple[int, ...], plan: Any
+) -> None:
+    assert RankCap(**settings).plan(session(5), signal, replace(tops, rejected=rejected)) == plan
 
 
 @pytest.mark.parametrize("settings", [{"negative": 1}, {"neutral": 1}, {"neutral": -3}])

@@ -126,7 +126,7 @@ def test_rows_from_before_there_were_stages_are_read(tmp_path: Path) -> None:
 def test_rows_from_before_there_were_comparisons_are_read(tmp_path: Path) -> None:
     table = older(3, tmp_path)
     assert table.schema.equals(SCHEMA)
-    for name in ("other_targets", "subset_rank", "exchanges", "comparisons"):
+    for name in ("other_targets", "subset_rank", "exchanges", "comparisons", "rejected", "memory", "instance"):
         assert table[name].to_pylist() == [None, None]
     assert dict(table["stage_target_rank"].to_pylist()[0]) == {"retrieval": 4, "reranking": 3}
     assert densify(table, turns=1).ranks.tolist() == [[3, 1]]

@@ -80,6 +80,7 @@ class Blip(Frozen):
         side: pixels of an input side, S.
         summary: architecture in words.
         skipped: tensors of the checkpoint that only training needs.
+        limits: what the weights are no good for, in words for people; "" for a release.
         can_match: whether the checkpoint has a matching head.
         fingerprint: sha256 of all that can change an output.
         image_fingerprint: sha256 of all that can change what is computed of images alone.
@@ -111,6 +112,7 @@ class Blip(Frozen):
                 raise ValueError(f"{name} must be 1 or more, not {value}")
         preset = PRESETS.get(model)
         self.model, self.tokenizer = preset.model if preset else model, TOKENIZERS.get(tokenizer or "", tokenizer)
+        self.limits = preset.limits if preset else ""
         self.vision_eps = preset.vision_eps if preset and vision_eps is None else vision_eps
         self.image_size, self.heads, self.separators = image_size, heads, separators
         self.storyboard, self.max_words, self.max_length, self.tile = storyboard, max_words, max_length, tile

@@ -1,0 +1,1 @@
+"""People in the loop: actions, batching, journal and study behind a page."""

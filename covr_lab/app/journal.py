@@ -1,0 +1,110 @@
+"""What people did, on disk before they see the answer: one append-only file a session, one line an action."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from covr_lab.types import Refused
+
+Entry = dict[str, Any]
+log = logging.getLogger(__name__)
+
+
+class Journal:
+    """Entries by key (a session's id, or a name of the study), each file JSON lines in the order of :meth:`append`.
+
+    A line is on the disk when :meth:`append` returns. A kill in the middle of it leaves a torn last line, which is
+    dropped with a warning: its answer was never given.
+
+    Args:
+        folder: made when it is missing; one process writes in it.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._lock = threading.Lock()
+        self._checked: set[Path] = set()
+
+    def path(self, key: str) -> Path:
+        """File of ``key``, which may be any text: its name is a hash."""
+        return self.folder / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.jsonl"
+
+    def append(self, key: str, entry: Mapping[str, Any]) -> None:
+        """Add one line, durably.
+
+        Raises:
+            OSError: the disk refuses it; then nothing was answered.
+        """
+        line = (json.dumps(entry, ensure_ascii=False, allow_nan=False) + "\n").encode()
+        path = self.path(key)
+        with self._lock:
+            self._mend(path)
+            fresh = not path.exists()
+            try:
+                _write(path, line)
+            except OSError:
+                self._checked.discard(path)  # half a line may stand there
+                raise
+            if fresh:
+                _sync(self.folder)
+
+    def read(self, key: str) -> list[Entry]:
+        """Entries of ``key``, oldest first; none when there is no file.
+
+        Raises:
+            Refused: a line that is not the last one cannot be read.
+        """
+        path = self.path(key)
+        return _entries(path)[0] if path.exists() else []
+
+    def all(self) -> list[list[Entry]]:
+        """Entries of every file, the files in the order of their names."""
+        return [entries for path in sorted(self.folder.glob("*.jsonl")) if (entries := _entries(path)[0])]
+
+    def _mend(self, path: Path) -> None:
+        """Cut a torn last line off before the first new one, or it would spoil that."""
+        if path in self._checked:
+            return
+        self.folder.mkdir(parents=True, exist_ok=True)
+        if path.exists():
+            whole = _entries(path)[1]
+            if whole < path.stat().st_size:
+                os.truncate(path, whole)
+        self._checked.add(path)
+
+
+def _write(path: Path, line: bytes) -> None:
+    with path.open("ab") as file:
+        file.write(line)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _entries(path: Path) -> tuple[list[Entry], int]:
+    """What a file holds, and how many of its bytes are whole lines."""
+    content, entries = path.read_bytes(), list[Entry]()
+    whole = content.rfind(b"\n") + 1
+    if whole < len(content):
+        log.warning("%s: its last line was cut off by a kill: dropped, its answer was never shown", path)
+    for number, line in enumerate(content[:whole].splitlines(), 1):
+        try:
+            entries.append(json.loads(line))
+        except ValueError as error:
+            raise Refused(f"{path}:{number}: not a line of JSON ({error}): remove that line, or the file") from error
+    return entries, whole
+
+
+def _sync(folder: Path) -> None:
+    """Make the name of a new file durable."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
