@@ -10,7 +10,8 @@ from fastapi import FastAPI
 
 from covr_lab.app.state import Service
 
-FILES: Final = Path(__file__).parent
+FILES: Final = Path(__file__).parent / "browser"
+SCRIPTS: Final = ("frame", "videos", "start", "search", "memory", "study", "routes")  # one scope, in this order
 FONTS: Final = ("system-ui", "sans-serif")  # of the machine: none is loaded
 
 
@@ -21,11 +22,13 @@ def page(service: Service) -> gr.Blocks:
         service: what it tells people beforehand: the limit of uploads, whether there is a study, what a model is
             good for.
     """
-    with gr.Blocks(title="covr_lab", analytics_enabled=False, fill_width=True) as blocks:
+    script = "\n".join((FILES / f"{name}.js").read_text(encoding="utf-8") for name in SCRIPTS)
+    blocks = gr.Blocks(title="covr_lab", analytics_enabled=False, fill_width=True)
+    with blocks:
         gr.HTML(
             "",
             html_template="",
-            js_on_load=(FILES / "page.js").read_text(encoding="utf-8"),
+            js_on_load=script,
             apply_default_css=False,
             settings=settings(service),
         )
@@ -36,7 +39,7 @@ def settings(service: Service) -> dict[str, Any]:
     """What the page must know before it asks: plain values, the same for everybody."""
     plan = service.plan
     return {
-        "limit": service.uploads.limit,
+        "limit": service.uploads.limit if service.media else 0,  # what sees no videos takes none
         "study": {"each": min(plan.each, plan.instances), "turns": plan.turns} if plan else None,
         "notes": service.notes,
     }
