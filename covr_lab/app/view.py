@@ -138,14 +138,17 @@ def _result(session: Session, rank: int, row: int, names: Names, shares: Mapping
 
 
 def _reasons(turn: Turn, row: int, names: Names) -> list[View]:
-    """What a judge said about a video against others."""
-    said = []
+    """What a judge said about a video against others, one entry an outcome of a pair; the best of the others first."""
+    met: dict[tuple[int, str], View] = {}
     for one in turn.comparisons:
         if row in (one.first, one.second):
             mine, its, other = ("first", "second", one.second) if row == one.first else ("second", "first", one.first)
             outcome = {"tie": "tie", mine: "won", its: "lost"}.get(one.outcome, "unclear")
-            said.append({"against": names.of(names.gallery.ids[other]), "outcome": outcome, "reason": one.reason})
-    return said
+            entry = {"against": names.of(names.gallery.ids[other]), "outcome": outcome, "times": 0}
+            entry = met.setdefault((other, outcome), entry)
+            entry |= {"times": entry["times"] + 1, "reason": one.reason, "as": mine}
+    place = {other: turn.result.rank(other) or len(names.gallery) for other, _ in met}
+    return [met[pair] for pair in sorted(met, key=lambda pair: place[pair[0]])]
 
 
 def _why(turn: Turn, place: Place, name: str) -> View:

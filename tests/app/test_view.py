@@ -65,7 +65,8 @@ def test_a_view_is_json_and_knows_no_target(words: Desk, searches: Searches) -> 
     assert "target" not in json.dumps(view)
     turn = search.talk.session.turns[-1]
     first, second, third = (int(row) for row in turn.result.rows[:3])
-    judged = (Comparison(first, second, "second", 0.0, "it snows"), Comparison(third, first, "tie", 0.5))
+    snow = (Comparison(first, second, "second", 0.0, "cold"), Comparison(second, first, "first", 1.0, "it snows", 1))
+    judged = (Comparison(third, first, "tie", 0.5), *snow)
     session = Session(search.talk.session.query, (*search.talk.session.turns[:-1], replace(turn, comparisons=judged)))
     results = session_view(replace(search, talk=replace(search.talk, session=session)), names, top=3)["results"]
     assert [[(one["outcome"], one["reason"]) for one in result["reasons"]] for result in results] == [
@@ -73,5 +74,6 @@ def test_a_view_is_json_and_knows_no_target(words: Desk, searches: Searches) -> 
         [("won", "it snows")],
         [("tie", "")],
     ]
-    assert results[1]["reasons"][0]["against"] == results[0]["name"]
+    (won,) = results[1]["reasons"]
+    assert (won["against"], won["times"], won["as"]) == (results[0]["name"], 2, "first")
     assert (view["history"][1]["feedback"], view["turn"]) == ("no, not this: in snow", 1)

@@ -181,7 +181,12 @@ const why = result => {
         "ul",
         {},
         result.reasons.map(one =>
-          h("li", {}, h("b", {}, `${one.outcome} against ${one.against}`), one.reason && `: ${one.reason}`),
+          h(
+            "li",
+            {},
+            h("b", {}, `${one.outcome} against ${one.against}${one.times > 1 ? `, ${one.times} times` : ""}`),
+            one.reason && `, as the ${one.as}: ${one.reason}`,
+          ),
         ),
       ),
     ],
