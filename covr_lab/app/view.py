@@ -139,16 +139,20 @@ def _result(session: Session, rank: int, row: int, names: Names, shares: Mapping
 
 def _reasons(turn: Turn, row: int, names: Names) -> list[View]:
     """What a judge said about a video against others, one entry an outcome of a pair; the best of the others first."""
-    met: dict[tuple[int, str], View] = {}
+    met: dict[tuple[int, str], list[tuple[str, str]]] = {}
     for one in turn.comparisons:
         if row in (one.first, one.second):
             mine, its, other = ("first", "second", one.second) if row == one.first else ("second", "first", one.first)
             outcome = {"tie": "tie", mine: "won", its: "lost"}.get(one.outcome, "unclear")
-            entry = {"against": names.of(names.gallery.ids[other]), "outcome": outcome, "times": 0}
-            entry = met.setdefault((other, outcome), entry)
-            entry |= {"times": entry["times"] + 1, "reason": one.reason, "as": mine}
+            met.setdefault((other, outcome), []).append((mine, one.reason))
     place = {other: turn.result.rank(other) or len(names.gallery) for other, _ in met}
-    return [met[pair] for pair in sorted(met, key=lambda pair: place[pair[0]])]
+    said = []
+    for other, outcome in sorted(met, key=lambda pair: place[pair[0]]):
+        seen = met[other, outcome]
+        where, why = seen[-1]
+        against = names.of(names.gallery.ids[other])
+        said.append({"against": against, "outcome": outcome, "times": len(seen), "as": where, "reason": why})
+    return said
 
 
 def _why(turn: Turn, place: Place, name: str) -> View:
