@@ -22,8 +22,7 @@ COOKIE: Final = "covr_lab"
 TOKEN: Final = "covr_lab.token"  # key of the scope
 ADDRESSES: Final = re.compile(
     r"/(?:api/.*|media/(?:video|poster)/.*|docs|config/?|(?:assets|static|svelte)/.*|theme\.css|favicon\.ico|robots\.txt|"
-    r"manifest\.json|gradio_api/(?:queue/(?:join|data)|heartbeat/\w+|component_server|startup-events|theme\.css|app_id|"
-    r"info/?|cancel|reset/?))?"
+    r"manifest\.json|gradio_api/(?:heartbeat/\w+|startup-events|theme\.css|app_id|info/?))?"
 )
 SECRET: Final = re.compile(r"[A-Za-z0-9_~.+/=-]{22,200}")
 LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
