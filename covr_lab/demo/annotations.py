@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from torch import Tensor
@@ -13,7 +14,7 @@ from covr_lab.data.demo import rendered
 from covr_lab.demo import wording
 from covr_lab.demo.captioner import AROUND, THINGS, DemoCaptioner
 from covr_lab.demo.wording import Claims
-from covr_lab.demo.world import BACKGROUNDS, make_world
+from covr_lab.demo.world import BACKGROUNDS, Scene, make_world
 from covr_lab.retrievers.blip import Blip
 from covr_lab.types import Refused
 
@@ -69,16 +70,19 @@ class OracleAnnotator(AnnotationCaptioner):
     """What the generator drew: no model sees a pixel.
 
     Args:
-        families: that of the data.
-        seed: that of the data.
+        seed: of the world, as in the data (``data.seed``).
         perturb: see :class:`~covr_lab.captioners.AnnotationCaptioner`; drawn with seed 0.
+
+    Attributes:
+        scenes: clip -> what it shows, once it has seen the gallery.
     """
 
     proxy = "annotations from the generator: an oracle"
 
-    def __init__(self, *, families: int = 150, seed: int = 0, perturb: float = 0.0) -> None:
+    def __init__(self, *, seed: int = 0, perturb: float = 0.0) -> None:
         super().__init__(perturb=perturb)
-        self.world = make_world("test", families=families, seed=seed)
+        self.world_seed = seed
+        self.scenes: Mapping[str, Scene] = {}
         self.parts = {}  # nothing is computed of videos
 
     def load(self) -> None:
@@ -88,7 +92,7 @@ class OracleAnnotator(AnnotationCaptioner):
     @property
     def fingerprint(self) -> str:
         """sha256 of the clips and of what is said of them."""
-        scenes = {video: (scene, annotated(wording.whole(scene))) for video, scene in self.world.clips.items()}
+        scenes = {video: (scene, annotated(wording.whole(scene))) for video, scene in self.scenes.items()}
         return hashlib.sha256(repr(sorted(scenes.items())).encode()).hexdigest()
 
     def annotation(self, row: Tensor) -> Annotation:
@@ -99,13 +103,15 @@ class OracleAnnotator(AnnotationCaptioner):
         """Video id -> annotation, of every clip of the world.
 
         Raises:
-            Refused: the data is not the same world in its own folder.
+            Refused: the data is not a demo world of this seed in its own folder.
         """
-        clips, folder = self.world.clips, rendered(self.world)
+        world = make_world("test", families=max(1, len(gallery) // 4), seed=self.world_seed)  # four clips each
+        folder = rendered(world)
         known = videos is not None and all(folder in videos.paths(video).parents for video in gallery.ids)
-        if not known or not set(gallery.ids) <= clips.keys():
+        if not known or set(gallery.ids) != set(world.gallery):
             raise Refused(
-                "OracleAnnotator knows another world than the data's: give system.captioner the families and the seed "
-                "of `data`, a demo world, and leave data.folder unset"
+                "OracleAnnotator knows another world than the data's: set its seed to data.seed, use it with a demo "
+                "world, and leave data.folder unset"
             )
-        return {video: annotated(wording.whole(scene)) for video, scene in clips.items()}
+        self.scenes = world.clips
+        return {video: annotated(wording.whole(scene)) for video, scene in world.clips.items()}

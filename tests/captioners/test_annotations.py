@@ -19,6 +19,7 @@ from covr_lab.captioners.annotations import WIDTH, pack, read_annotation, unpack
 from covr_lab.captioners.tags import KINDS, Annotation, annotation_text, clean_tags, cleaned, perturbed
 from covr_lab.demo import wording
 from covr_lab.demo.annotations import OracleAnnotator, annotated
+from covr_lab.demo.world import make_world
 from covr_lab.engines.base import Engine
 from covr_lab.engines.consult import ParseError
 from covr_lab.engines.request import Media, Request, Response
@@ -306,7 +307,7 @@ def test_bad_settings_name_themselves() -> None:
 
 def test_annotations_of_the_demo_world_name_every_attribute_and_nothing_else() -> None:
     """What a judge reads off the text is what the generator drew; a single frame has neither motion nor light."""
-    world = OracleAnnotator(families=20).world
+    world = make_world("test", families=20)
     for scene in world.clips.values():
         (thing,) = scene.things
         drawn = {"colour": thing.colour, "shape": thing.shape, "motion": thing.motion}
@@ -318,7 +319,7 @@ def test_annotations_of_the_demo_world_name_every_attribute_and_nothing_else() -
 
 
 def test_an_oracle_needs_the_world_of_the_data(tmp_path: Path) -> None:
-    oracle = OracleAnnotator(families=2)
+    world = make_world("test", families=2)
     for videos in (None, store(tmp_path)):
-        with pytest.raises(Refused, match=r"another world .* `data`"):
-            oracle.describe(Gallery.of(oracle.world.gallery, {}), videos)
+        with pytest.raises(Refused, match=r"another world .* data\.seed"):
+            OracleAnnotator().describe(Gallery.of(world.gallery, {}), videos)

@@ -31,16 +31,16 @@ OTHERS = (*SEEING, "MSVDCaptions")  # of which the latter has files of its own: 
 WORDS = [base for base in BASES if not any(name in base.read_text() for name in OTHERS)]
 ABLATIONS = sorted(ROOT.glob("recipes/ablations/*.yaml"))
 XCOT = [path for path in ABLATIONS if "xcot" in path.stem]  # of comparisons: test_xcot_recipes.py
+IVR = [path for path in ABLATIONS if path.stem.startswith("ivr_")]  # of rounds of questions: test_ivr_recipes.py
 CASCADE = [
     path
     for path in ABLATIONS
-    if path not in XCOT and any(key in path.read_text() for key in ("stages:", "stage_turns:", "qwen:"))
+    if path not in (*IVR, *XCOT) and any(key in path.read_text() for key in ("stages:", "stage_turns:", "qwen:"))
 ]
 ENGINES = sorted(ROOT.glob("recipes/engines/*.yaml"))
 USERS = sorted(ROOT.glob("recipes/users/*.yaml"))
 OVERLAYS = [*ABLATIONS, *ENGINES, *USERS]
 LLM = ROOT / "recipes" / "recovr_webvid_captions_llm.yaml"
-IVR = [path for path in ABLATIONS if path.stem.startswith("ivr_")]  # of rounds of questions: test_ivr_recipes.py
 REFLECTION = ROOT / "recipes/ablations/with_reflection.yaml"  # for UMIVR with a model: test_umivr_recipes.py
 PROMPTS = [path for path in ABLATIONS if path.stem.startswith("prompts_")]  # for recipes with a language model
 UNLIKE = {  # overlay -> what it is for

@@ -25,7 +25,7 @@ from tests.tiny_vlm import make_tiny_vlm, packaged_prompts
 
 ROOT = Path(__file__).resolve().parents[2]
 SETS = ("webvid", "dense_webvid", "finecvr", "covrr", "fashioniq")
-ELSEWHERE = {"covr_blip_cirr", "covr_blip_egocvr"}  # test_data_recipes.py
+ELSEWHERE = {"covr_blip_cirr", "covr_blip_egocvr", "umivr_msrvtt"}  # test_data_recipes.py, test_umivr_recipes.py
 # System -> modules that ask a language model in every session.
 MODULES = {
     "covr_blip": set[str](),

@@ -19,7 +19,9 @@ from covr_lab.types import Refused
 
 ROOT = Path(__file__).resolve().parents[2]
 RECIPE = ROOT / "recipes" / "recovr_words.yaml"
-USERS = {path.stem: path for path in sorted(ROOT.glob("recipes/users/*.yaml"))}
+OVERLAYS = sorted(ROOT.glob("recipes/users/*.yaml"))
+# Those that swap the user are played by tests/recipes/test_user_recipes.py.
+USERS = {path.stem: path for path in OVERLAYS if "degradations:" in path.read_text()}
 BASES = sorted(ROOT.glob("recipes/*.yaml"))
 NOISY = [USERS[name] for name in ("no_answers", "drop_constraints", "character_noise")]
 
