@@ -1,9 +1,8 @@
 """How far a judge that errs brings a ranking by comparisons: ``python tools/judge_noise.py [--error 0.2]``.
 
-Each query has its own order of the same candidates, as retrieval leaves them: the best one stands first with
-probability ``--recall``, and where it does not, at a later rank drawn in proportion to 1 / rank ** ``--tail``; the
-others are shuffled. By default it stands among the first 1, 5 and 10 of 20 in 40, 70 and 84 % of queries, much as with
-CLIP on MSR-VTT. The judge knows the true order and errs on a share of its judgements: ``fresh``, every encounter of two
+Each query has its own order of the same candidates, as retrieval leaves them: their relevance falls evenly with their
+true place, and retrieval sees it with normal noise of ``--blur`` places. The clearer it sees, the less is left to gain.
+The judge knows the true order and errs on a share of its judgements: ``fresh``, every encounter of two
 candidates by itself (a sampled judge), or ``fixed``, a pair that is misjudged stays so (a greedy judge, or a cache).
 The table has the mean rank of the best candidate, and its R@1, after each pass of the odd-even schedule: in the order
 that the schedule left, in that of the Bradley-Terry strengths, and in that of strengths with a prior from the start,
@@ -30,16 +29,11 @@ Noise = Literal["fresh", "fixed"]
 NOISES: tuple[Noise, ...] = ("fresh", "fixed")
 
 
-def retrieved(queries: int, size: int, recall: float, tail: float, seed: int) -> Orders:
-    """Candidates in the order of retrieval, one list a query; candidate 0 is the best."""
-    rng, ranks, orders = np.random.default_rng(seed), np.arange(2, size + 1), Orders()
-    shares = ranks**-tail / (ranks**-tail).sum()
-    for _ in range(queries):
-        first, later = rng.random() < recall, int(rng.choice(ranks, p=shares))
-        others = rng.permutation(np.arange(1, size)).tolist()
-        others.insert(0 if first else later - 1, 0)
-        orders.append(others)
-    return orders
+def retrieved(queries: int, size: int, blur: float, seed: int) -> Orders:
+    """Candidates in the order of retrieval, one list a query; candidate 0 is the best, the last one the worst."""
+    rng = np.random.default_rng(seed)
+    seen = np.arange(size) + blur * rng.standard_normal((queries, size))
+    return [list(map(int, order)) for order in seen.argsort(axis=1)]
 
 
 def judged(orders: Orders, noise: Noise, error: float, passes: int, seed: int) -> Records:
@@ -116,13 +110,12 @@ def main(argv: Sequence[str]) -> None:
     parser.add_argument("--candidates", type=int, default=20)
     parser.add_argument("--passes", type=int, default=10)
     parser.add_argument("--error", type=float, default=0.2, help="share of judgements that are wrong")
-    parser.add_argument("--recall", type=float, default=0.4, help="share of queries whose best candidate starts first")
-    parser.add_argument("--tail", type=float, default=1.0, help="how fast its later ranks become rare, 0: all alike")
+    parser.add_argument("--blur", type=float, default=8.0, help="places by which retrieval errs about a candidate")
     parser.add_argument("--prior", type=float, default=1.0, help="strength of the prior in the last column")
     parser.add_argument("--ridge", type=float, default=1.0, help="ridge in the last column; the other one has 0.001")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args(argv)
-    orders = retrieved(options.queries, options.candidates, options.recall, options.tail, options.seed)
+    orders = retrieved(options.queries, options.candidates, options.blur, options.seed)
     records = {noise: judged(orders, noise, options.error, options.passes, options.seed) for noise in NOISES}
     weighted = f"prior {options.prior:g}, ridge {options.ridge:g}"
     fits = {"Bradley-Terry": (1e-3, 0.0), weighted: (options.ridge, options.prior)}
