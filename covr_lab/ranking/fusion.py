@@ -40,9 +40,12 @@ class Fusion(Frozen, ABC):
             int64 ``(B, M)``, best first, padded with -1.
         """
 
-    @abstractmethod
     def shares(self, memory: Memory) -> npt.NDArray[np.float64]:
-        """What each entry of the lists adds for its row, for people who ask why: of their shape, 0 where it is none."""
+        """What each entry of the lists adds for its row, for people who ask why: of their shape, 0 where it is none.
+
+        A rule that does not say so has all lists that hold a row share alike.
+        """
+        return np.where(memory.rows == ABSENT, 0.0, 1.0)
 
 
 class TimeWeightedRRF(Fusion):

@@ -11,7 +11,7 @@ import pytest
 from covr_lab.app.desk import Searches
 from covr_lab.app.view import Names, channel_shares, session_view
 from covr_lab.chat import Desk
-from covr_lab.ranking import SimMax, SimSum, TimeWeightedRRF
+from covr_lab.ranking import Fusion, SimMax, SimSum, TimeWeightedRRF
 from covr_lab.ranking.memory import Memory
 from covr_lab.types import Cap, Comparison, Query, RankedList, Session, Turn
 
@@ -77,3 +77,12 @@ def test_a_view_is_json_and_knows_no_target(words: Desk, searches: Searches) -> 
     (won,) = results[1]["reasons"]
     assert (won["against"], won["times"], won["as"]) == (results[0]["name"], 2, "first")
     assert (view["history"][1]["feedback"], view["turn"]) == ("no, not this: in snow", 1)
+
+
+def test_a_fusion_rule_that_tells_no_shares_has_all_lists_share_alike() -> None:
+    class Mine(TimeWeightedRRF):
+        shares = Fusion.shares
+
+    rows = np.array([[[[1, 2, -1], [2, 1, -1]]]], np.int32)
+    memory = Memory(rows, np.zeros(rows.shape, np.float32))
+    assert Mine(window=1, pool=3).shares(memory)[0, 0].tolist() == [[1, 1, 0], [1, 1, 0]]
