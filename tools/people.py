@@ -38,9 +38,9 @@ def main(argv: list[str]) -> int:
         print(f"error: {options.folder} holds no run.json: give the folder that tools/app.py names", file=sys.stderr)
         return 1
     plan = record.get("study")
-    of_study = {"sessions": finished(Journal(options.folder / STUDY)), "turns": plan["turns"]} if plan else {}
     captions = json.loads((options.folder / "captions.json").read_text(encoding="utf-8"))
     try:
+        of_study = {"sessions": finished(Journal(options.folder / STUDY)), "turns": plan["turns"]} if plan else {}
         journal = Journal(options.folder / SEARCHES)
         folder = export(journal, record, captions, options.run, participant=options.participant, **of_study)
     except ValueError as error:

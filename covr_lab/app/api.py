@@ -11,7 +11,6 @@ from fastapi import APIRouter, Depends, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, FiniteFloat
-from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
 from covr_lab.app.batching import Overloaded
@@ -25,6 +24,7 @@ from covr_lab.types import Reflection, Refused, SessionError
 log = logging.getLogger(__name__)
 router = APIRouter(prefix="/api")
 CHECKERS: Final = ThreadPoolExecutor(2, "uploads")  # whoever searches does not wait for files that are hard to decode
+WRITERS: Final = ThreadPoolExecutor(8, "writes")  # nor for files that arrive on a slow disk
 
 
 def client(request: Request) -> Client:
@@ -33,6 +33,15 @@ def client(request: Request) -> Client:
 
 
 Mine = Annotated[Client, Depends(client)]
+
+
+def written(text: str) -> str:
+    """A text that can be stored: half a character raises a ValueError."""
+    text.encode()
+    return text
+
+
+Id = Annotated[str, Field(max_length=200), AfterValidator(written)]
 
 
 class Body(BaseModel):
@@ -57,36 +66,48 @@ class Memory(Body):
 class Begin(Body):
     """A new search: a reference (a video of the collection, or an upload), a text, or both."""
 
-    reference: str | None = None
+    reference: Id | None = None
     text: str = ""
+
+
+class Timing(Body):
+    """When a turn was shown, its answer begun, and sent: seconds of the client's clock, as far as they are known."""
+
+    shown: FiniteFloat | None = None
+    first_key: FiniteFloat | None = None
+    sent: FiniteFloat | None = None
+
+    def value(self) -> dict[str, float]:
+        """What is known."""
+        return self.model_dump(exclude_none=True)
 
 
 class Said(Body):
     """Feedback: a text, results that are not it, edited constraints; ``turn`` is the one that was seen."""
 
     text: str = ""
-    rejected: list[str] = Field([], max_length=200)
+    rejected: list[Id] = Field([], max_length=100)
     memory: Memory | None = None
     turn: int | None = None
-    timing: dict[str, FiniteFloat] = Field({}, max_length=20)
+    timing: Timing = Timing()
 
     def keys(self) -> dict[str, Any]:
         """Arguments of :meth:`covr_lab.app.desk.Searches.say`."""
         memory = self.memory.value() if self.memory else None
-        return {"rejected": self.rejected, "memory": memory, "turn": self.turn, "timing": self.timing}
+        return {"rejected": self.rejected, "memory": memory, "turn": self.turn, "timing": self.timing.value()}
 
 
 class Chosen(Body):
     """One of the results."""
 
-    video: str
+    video: Id
     turn: int | None = None
 
 
 class Like(Body):
     """A result that a new search starts from."""
 
-    video: str
+    video: Id
     text: str = ""
 
 
@@ -94,12 +115,6 @@ class Seen(Body):
     """The turn that was seen."""
 
     turn: int | None = None
-
-
-def written(text: str) -> str:
-    """A text that can be stored: half a character raises a ValueError."""
-    text.encode()
-    return text
 
 
 class Participant(Body):
@@ -111,21 +126,22 @@ class Participant(Body):
 class TaskSaid(Said, Participant):
     """Feedback of a participant on the instance that is open."""
 
-    instance: str
+    instance: Id
 
 
 class TaskFound(Participant):
-    """The video of an instance."""
+    """The video of an instance; ``turn`` is the one that was seen."""
 
-    instance: str
-    video: str
-    timing: dict[str, FiniteFloat] = Field({}, max_length=20)
+    instance: Id
+    video: Id
+    turn: int | None = None
+    timing: Timing = Timing()
 
 
 class TaskLeft(Participant):
     """An instance whose video was not found."""
 
-    instance: str
+    instance: Id
 
 
 @router.post("/sessions", summary="Start a search")
@@ -187,10 +203,11 @@ async def upload(mine: Mine, request: Request) -> View:
     """The file is the body, as ``application/octet-stream``; its id can then be a reference, of this client alone."""
     announced = request.headers.get("content-length", "")
     size = int(announced) if announced.isdecimal() else None
-    with await run_in_threadpool(mine.incoming, size) as incoming:
+    loop = asyncio.get_running_loop()
+    with await loop.run_in_executor(WRITERS, mine.incoming, size) as incoming:
         async for chunk in request.stream():
-            await run_in_threadpool(incoming.write, chunk)
-        return await asyncio.get_running_loop().run_in_executor(CHECKERS, mine.keep, incoming)
+            await loop.run_in_executor(WRITERS, incoming.write, chunk)
+        return await loop.run_in_executor(CHECKERS, mine.keep, incoming)
 
 
 @router.post("/study/consent", summary="Take part in the study")
@@ -214,7 +231,8 @@ def task_feedback(mine: Mine, body: TaskSaid) -> View:
 @router.post("/study/found", summary="Found it, in the study")
 def task_found(mine: Mine, body: TaskFound) -> View:
     """Ends the instance; the answer is the next one."""
-    return mine.task_found(body.participant, body.instance, body.video, body.timing)
+    keys = {"turn": body.turn, "timing": body.timing.value()}
+    return mine.task_found(body.participant, body.instance, body.video, **keys)
 
 
 @router.post("/study/leave", summary="Not found, in the study")

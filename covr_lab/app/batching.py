@@ -46,10 +46,10 @@ class Batcher:
         system: loaded and bound; nobody else may use it in the meantime.
         size: most requests of a call.
         wait: seconds after the first request in which others may join it.
-        waiting: requests that may wait; one more is refused.
+        waiting: requests that may wait, fewer than the server has threads; one more is refused.
     """
 
-    def __init__(self, system: System, *, size: int = 32, wait: float = 0.005, waiting: int = 256) -> None:
+    def __init__(self, system: System, *, size: int = 32, wait: float = 0.005, waiting: int = 64) -> None:
         if size < 1 or waiting < 1 or wait < 0:
             raise ValueError(f"size and waiting must be 1 or more, wait 0 or more, not {size}, {waiting} and {wait}")
         self.system, self.size, self.wait = system, size, wait

@@ -14,7 +14,6 @@ from covr_lab.app.study import Study, Task
 from covr_lab.app.uploads import PREFIX, Incoming
 from covr_lab.app.view import View, session_view
 from covr_lab.chat import find_videos
-from covr_lab.gallery.videos import VideoStore
 from covr_lab.types import Reflection, Refused, SessionError
 
 PAGE: Final = 40  # videos of a list
@@ -105,24 +104,24 @@ class Client:
 
     def incoming(self, size: int | None) -> Incoming:
         """A file to write an upload to."""
+        self.service.make_room(self.token)
         return self.service.uploads.begin(self.token, size)
 
     def keep(self, incoming: Incoming) -> View:
-        """Check an upload that has arrived and let it be a reference; what cannot be used is deleted."""
+        """Check an upload that has arrived and let it be a reference; a new one that cannot be used is deleted."""
         upload = incoming.finish()
         try:
             self.service.admit(self.token, upload.video)
         except (Refused, SessionError):
-            upload.path.unlink(missing_ok=True)
+            if incoming.fresh:
+                upload.path.unlink(missing_ok=True)
             raise
         return {**self.service.names.card(upload.video), "name": "your upload"}
 
     def media(self, video: str) -> Media:
         """Where a video lies that this browser may see."""
         if video.startswith(PREFIX):
-            held = self.service.uploads.held(self.token)
-            store = VideoStore(held.__getitem__, self.service.uploads.reader)
-            return Media(store, held, [self.service.uploads.place(self.token)])
+            return self.service.guests(self.token)
         if self.service.media is None:
             raise SessionError(NOT_FOUND)
         return self.service.media
@@ -140,11 +139,9 @@ class Client:
         """One turn later (:meth:`covr_lab.app.study.Study.say`)."""
         return self._task(self._study.say(self.token, participant, instance, text, **keys))
 
-    def task_found(
-        self, participant: str, instance: str, video: str, timing: Mapping[str, float] | None = None
-    ) -> View:
-        """*Found It*; returns the next instance."""
-        return self._task(self._study.found(self.token, participant, instance, video, timing=timing))
+    def task_found(self, participant: str, instance: str, video: str, **keys: Any) -> View:
+        """*Found It* (:meth:`covr_lab.app.study.Study.found`); returns the next instance."""
+        return self._task(self._study.found(self.token, participant, instance, video, **keys))
 
     def task_leave(self, participant: str, instance: str) -> View:
         """End an instance whose video was not found; returns the next one."""

@@ -215,8 +215,8 @@ class Searches:
             return self._hold(ended)
 
     def mine(self, token: str) -> list[str]:
-        """Ids of the searches of this browser, the oldest first."""
-        firsts = [entries[0] for entries in self.journal.all() if "session" in entries[0]]
+        """Ids of the searches of this browser, the oldest first; a journal that is damaged is logged and left out."""
+        firsts = [first for first in self.journal.firsts() if "session" in first]
         own = sorted((first["at"], first["session"]) for first in firsts if first["owner"] == seal(token))
         return [name for _, name in own]
 

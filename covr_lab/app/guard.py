@@ -11,7 +11,9 @@ import hmac
 import json
 import re
 import secrets
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Iterator, MutableMapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -91,12 +93,50 @@ class Limits:
             raise Rejected(429, str(error), retry_after="1") from error
 
 
+class InFlight:
+    """How many requests of a client are answered at once; one event loop uses it.
+
+    Args:
+        browser: requests of one browser that make the system work.
+        address: the same, of all browsers of an address.
+        media: pictures and videos that are sent to an address.
+    """
+
+    def __init__(self, browser: int = 4, address: int = 32, media: int = 64) -> None:
+        self.browser, self.address, self.media = browser, address, media
+        self._open: Counter[tuple[str, str]] = Counter()
+
+    @contextmanager
+    def held(self, path: str, method: str, token: str, address: str) -> Iterator[None]:
+        """While a request is answered.
+
+        Raises:
+            Rejected: too many of the client's are.
+        """
+        most: dict[tuple[str, str], int] = {}
+        if path.startswith("/media/"):
+            most = {("media", address): self.media}
+        elif path.startswith("/api/") or method == "POST":
+            most = {("address", address): self.address, ("browser", token): self.browser}
+        if any(self._open[key] >= limit for key, limit in most.items()):
+            raise Rejected(429, "too many requests at once: wait for the answer to an earlier one", retry_after="1")
+        self._open.update(most.keys())
+        try:
+            yield
+        finally:
+            self._open.subtract(most.keys())
+            for key in most:
+                if not self._open[key]:
+                    del self._open[key]
+
+
 class Guard:
     """ASGI middleware; the application finds the browser's secret in ``scope[TOKEN]``.
 
     Args:
         app: what is guarded.
         limits: how often.
+        flight: how many at once, by default those of :class:`InFlight`.
         uploads: bytes of an upload.
         hosts: names that the server answers to, ``None`` for any. A page of another site whose name was made to lead to
             this machine must not speak with a server that has no login (DNS rebinding).
@@ -111,8 +151,10 @@ class Guard:
         uploads: int,
         hosts: Iterable[str] | None = LOOPBACK,
         login: str | None = None,
+        flight: InFlight | None = None,
     ) -> None:
         self.app, self.limits, self.uploads, self.login = app, limits, uploads, login
+        self.flight = flight or InFlight()
         self.hosts = None if hosts is None else frozenset(hosts)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -132,9 +174,12 @@ class Guard:
             answer.cookie = token if fresh else None
             body = Body(receive, answer, self._allowed(scope["path"]))
             body.check(headers.get("content-length"))
+            with self.flight.held(scope["path"], scope["method"], token, _address(scope)):
+                await self._answered(scope, body, answer)
         except Rejected as error:
             await answer.say(error)
-            return
+
+    async def _answered(self, scope: Scope, body: Body, answer: Answer) -> None:
         try:
             await self.app(scope, body, answer)
         except Exception:
@@ -152,7 +197,7 @@ class Guard:
             Rejected: the request goes no further.
         """
         path, method = scope["path"], scope["method"]
-        address = str((scope.get("client") or ("",))[0])
+        address = _address(scope)
         if (
             not ADDRESSES.fullmatch(path)
             or any(part in ("..", ".") for part in path.split("/"))
@@ -198,6 +243,10 @@ class Guard:
             except TooFast as error:
                 raise Rejected(429, str(error), retry_after="5") from error
         raise Rejected(401, "name and password, please", www_authenticate='Basic realm="covr_lab", charset="UTF-8"')
+
+
+def _address(scope: Scope) -> str:
+    return str((scope.get("client") or ("",))[0])
 
 
 def _check_site(method: str, path: str, headers: MutableMapping[str, str]) -> None:

@@ -7,13 +7,14 @@ import json
 import logging
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from covr_lab.types import Refused
 
 Entry = dict[str, Any]
+T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 
@@ -40,20 +41,21 @@ class Journal:
         """Add one line, durably.
 
         Raises:
-            OSError: the disk refuses it; then nothing was answered.
+            OSError: the disk refuses it; then nothing was answered, and the file is as it was.
         """
         line = (json.dumps(entry, ensure_ascii=False, allow_nan=False) + "\n").encode()
         path = self.path(key)
         with self._lock:
             self._mend(path)
-            fresh = not path.exists()
+            before = path.stat().st_size if path.exists() else None
             try:
                 _write(path, line)
+                if before is None:
+                    _sync(self.folder)
             except OSError:
-                self._checked.discard(path)  # half a line may stand there
+                self._checked.discard(path)
+                _take_back(path, before)
                 raise
-            if fresh:
-                _sync(self.folder)
 
     def read(self, key: str) -> list[Entry]:
         """Entries of ``key``, oldest first; none when there is no file.
@@ -64,9 +66,38 @@ class Journal:
         path = self.path(key)
         return _entries(path)[0] if path.exists() else []
 
-    def all(self) -> list[list[Entry]]:
-        """Entries of every file, the files in the order of their names."""
-        return [entries for path in sorted(self.folder.glob("*.jsonl")) if (entries := _entries(path)[0])]
+    def all(self, wanted: Callable[[Entry], bool] = bool) -> list[list[Entry]]:
+        """Entries of every file, the files in the order of their names.
+
+        Args:
+            wanted: tells by its first entry whether a file is read; by default all are.
+
+        Raises:
+            Refused: the first line of a file, or another one of a file that is read, cannot be read.
+        """
+        return [_entries(path)[0] for path in self._paths() if (first := _first(path)) and wanted(first)]
+
+    def firsts(self) -> list[Entry]:
+        """The first entry of every file, no more of it being read; a file that cannot be read is logged and left out.
+
+        >>> Journal(Path("/nowhere")).firsts()
+        []
+        """
+        return [first for first in self._readable(_first) if first]
+
+    def readable(self) -> list[list[Entry]]:
+        """As :meth:`all`, but a file that cannot be read is logged and left out."""
+        return [entries for entries, _ in self._readable(_entries) if entries]
+
+    def _paths(self) -> list[Path]:
+        return sorted(self.folder.glob("*.jsonl"))
+
+    def _readable(self, read: Callable[[Path], T]) -> Iterator[T]:
+        for path in self._paths():
+            try:
+                yield read(path)
+            except (Refused, OSError) as error:
+                log.error("left out: %s", error)
 
     def _mend(self, path: Path) -> None:
         """Cut a torn last line off before the first new one, or it would spoil that."""
@@ -94,11 +125,36 @@ def _entries(path: Path) -> tuple[list[Entry], int]:
     if whole < len(content):
         log.warning("%s: its last line was cut off by a kill: dropped, its answer was never shown", path)
     for number, line in enumerate(content[:whole].splitlines(), 1):
-        try:
-            entries.append(json.loads(line))
-        except ValueError as error:
-            raise Refused(f"{path}:{number}: not a line of JSON ({error}): remove that line, or the file") from error
+        entries.append(_entry(path, number, line))
     return entries, whole
+
+
+def _first(path: Path) -> Entry | None:
+    """The first entry of a file, ``None`` where no line of it is whole."""
+    with path.open("rb") as file:
+        line = file.readline()
+    return _entry(path, 1, line) if line.endswith(b"\n") else None
+
+
+def _entry(path: Path, number: int, line: bytes) -> Entry:
+    try:
+        entry = json.loads(line)
+    except ValueError as error:
+        raise Refused(f"{path}:{number}: not a line of JSON ({error}): remove that line, or the file") from error
+    if not isinstance(entry, dict):
+        raise Refused(f"{path}:{number}: not an object of JSON: remove that line, or the file")
+    return entry
+
+
+def _take_back(path: Path, before: int | None) -> None:
+    """Undo a write that failed: the file has ``before`` bytes again, or there is none."""
+    try:
+        if before is None:
+            path.unlink(missing_ok=True)
+        else:
+            os.truncate(path, before)
+    except OSError as error:
+        log.error("%s: a line that failed could not be taken back (%s): cut the file to %s bytes", path, error, before)
 
 
 def _sync(folder: Path) -> None:

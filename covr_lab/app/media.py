@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from covr_lab.app.formats import HEAD, sniff
 from covr_lab.gallery.cache import cache_dir
-from covr_lab.gallery.thumbnails import thumbnail
+from covr_lab.gallery.thumbnails import thumbnail, thumbnail_path
 from covr_lab.types import Refused, SessionError
 from covr_lab.video.base import VideoError
 from covr_lab.video.images import is_image
@@ -30,6 +30,7 @@ CHUNK: Final = 1 << 18  # bytes sent at once
 NOT_FOUND: Final = "there is no such video here"
 ROOT: Final = Path(__file__).parents[2]
 Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
 
@@ -77,8 +78,8 @@ class Media:
     def __init__(self, videos: VideoStore, known: Iterable[str], folders: Collection[Path]) -> None:
         self.videos, self.known = videos, frozenset(known)
         self.folders = [Path(os.path.realpath(folder)) for folder in folders]
-        self._locks: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
-        self._faults: dict[str, str] = {}  # id -> why it has no preview
+        self._locks: defaultdict[tuple[str, str], threading.Lock] = defaultdict(threading.Lock)
+        self._faults: dict[tuple[str, str], str] = {}  # kind and id -> why it has no preview, or poster
 
     @classmethod
     def of(cls, data: TripletDataModule) -> Self:
@@ -113,11 +114,23 @@ class Media:
         Raises:
             SessionError: see :meth:`find`, or the video cannot be read.
         """
+        with self._locks["poster", video]:
+            if (ready := self.poster_ready(video)) is not None:
+                return ready
+            try:
+                return thumbnail(self.videos, video)
+            except VideoError as error:  # whose message names a path
+                fault = f"this video cannot be shown ({error.reason.replace('_', ' ')})"
+                self._faults["poster", video] = fault
+                raise SessionError(fault) from error
+
+    def poster_ready(self, video: str) -> Path | None:
+        """What :meth:`poster` returns where it has nothing to make; raises like it."""
         self.find(video)
-        try:
-            return thumbnail(self.videos, video)
-        except VideoError as error:  # whose message names a path
-            raise SessionError(f"this video cannot be shown ({error.reason.replace('_', ' ')})") from error
+        if ("poster", video) in self._faults:
+            raise SessionError(self._faults["poster", video])
+        made = thumbnail_path(self.videos, video)
+        return made if made.exists() else None
 
     def playable(self, video: str) -> Path:
         """A file that browsers play or show: that of the video, or a preview that is made once and kept.
@@ -125,7 +138,7 @@ class Media:
         Raises:
             SessionError: see :meth:`find`, or no preview can be made.
         """
-        with self._locks[video]:  # many ask, one makes it
+        with self._locks["video", video]:  # many ask, one makes it
             if (ready := self.ready(video)) is not None:
                 return ready
             path, made = self.find(video), self._preview(video)
@@ -134,14 +147,14 @@ class Media:
                 if not make_preview(path, made):
                     made.with_suffix(".plain").touch()
             except SessionError as error:
-                self._faults[video] = str(error)
+                self._faults["video", video] = str(error)
             return self.ready(video) or path
 
     def ready(self, video: str) -> Path | None:
         """What :meth:`playable` returns where it has nothing to make; raises like it."""
         path, made = self.find(video), self._preview(video)
-        if video in self._faults:
-            raise SessionError(self._faults[video])
+        if ("video", video) in self._faults:
+            raise SessionError(self._faults["video", video])
         if made.exists():
             return made
         return path if is_image(path) or made.with_suffix(".plain").exists() else None
@@ -195,11 +208,11 @@ class MediaApp:
 
     def __init__(self, media_of: Callable[[MutableMapping[str, Any]], Media]) -> None:
         self.media_of = media_of
-        self._makers = ThreadPoolExecutor(2, "previews")  # the threads that send files never wait for a preview
+        # The threads that send files never wait for what must be made, nor posters for previews, which take longer.
+        self._makers = {kind: ThreadPoolExecutor(2, kind) for kind in ("video", "poster")}
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Any, send: Send) -> None:
         """Answer one request."""
-        del receive  # a body of a GET means nothing
         if scope["type"] != "http":
             return
         if scope["method"] not in ("GET", "HEAD"):
@@ -211,18 +224,28 @@ class MediaApp:
             media = self.media_of(scope)
             if kind not in ("video", "poster"):
                 raise SessionError(NOT_FOUND)
-            file = await asyncio.to_thread(media.ready if kind == "video" else media.poster, video)
+            ready, made = (media.ready, media.playable) if kind == "video" else (media.poster_ready, media.poster)
+            file = await asyncio.to_thread(ready, video)
             if file is None:
-                file = await asyncio.get_running_loop().run_in_executor(self._makers, media.playable, video)
-            await _send_file(scope, send, file)
+                file = await asyncio.get_running_loop().run_in_executor(self._makers[kind], made, video)
+            await _send_file(scope, receive, send, file)
         except SessionError as error:
             await _say(send, 404, str(error))
         except OSError:
             await _say(send, 404, "the file of this video cannot be opened")
 
 
-async def _send_file(scope: MutableMapping[str, Any], send: Send, path: Path) -> None:
-    """A file or the part of it that is asked for; the whole where ``If-Range`` names another version."""
+async def _gone(receive: Receive) -> None:
+    """Wait until the client hangs up; a body of a GET means nothing."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _send_file(scope: MutableMapping[str, Any], receive: Receive, send: Send, path: Path) -> None:
+    """A file or the part of it that is asked for; the whole where ``If-Range`` names another version.
+
+    Nothing more is read once the client has hung up.
+    """
     headers = {bytes(key).lower(): bytes(value).decode("latin-1") for key, value in scope["headers"]}
     handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     with os.fdopen(handle, "rb") as file:
@@ -245,9 +268,13 @@ async def _send_file(scope: MutableMapping[str, Any], send: Send, path: Path) ->
         await _start(send, 206 if wanted else 200, common)
         file.seek(first)
         left = end - first if scope["method"] == "GET" else 0
-        while left and (data := await asyncio.to_thread(file.read, min(CHUNK, left))):
-            left -= len(data)
-            await send({"type": "http.response.body", "body": data, "more_body": left > 0})
+        gone = asyncio.create_task(_gone(receive))
+        try:
+            while left and not gone.done() and (data := await asyncio.to_thread(file.read, min(CHUNK, left))):
+                left -= len(data)
+                await send({"type": "http.response.body", "body": data, "more_body": left > 0})
+        finally:
+            gone.cancel()
         if scope["method"] == "HEAD" or end == first:
             await send({"type": "http.response.body"})
 

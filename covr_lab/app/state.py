@@ -22,11 +22,12 @@ from covr_lab.app.desk import Searches
 from covr_lab.app.journal import Journal
 from covr_lab.app.media import Media
 from covr_lab.app.study import Study, drawn
-from covr_lab.app.uploads import Upload, Uploads, admit
+from covr_lab.app.uploads import Upload, Uploads, admit, dismiss
 from covr_lab.app.view import Names, Shares, View, channel_shares
 from covr_lab.chat import Desk, desk_of
 from covr_lab.evaluate import prepare
 from covr_lab.gallery.build import index
+from covr_lab.gallery.videos import VideoStore
 from covr_lab.modular import ModularSystem
 from covr_lab.recipe import Machine, digest
 from covr_lab.retrievers.video import VideoEncoder
@@ -36,6 +37,7 @@ SMALL: Final = 200  # videos that are indexed when the server starts; of more, t
 LIMIT: Final = 200 << 20  # bytes of an upload
 SEARCHES: Final = "searches"  # folders of the journals
 STUDY: Final = "study"
+PLACES: Final = 256  # browsers whose uploads are kept in mind
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +87,8 @@ class Service:
         self.admitted: set[str] = set()  # guests that the system knows
         self.ready: set[str] = set()  # searches whose reference the system knows
         self._admitting = threading.Lock()
+        self._shown: dict[Path, Media] = {}  # place -> its uploads, those asked for last at the end
+        self._showing = threading.Lock()
         pairs = drawn(desk.pairs, plan.instances, plan.seed) if plan else []
         targets = {query.session_id: target for query, target in pairs}
         self.searches = Searches(
@@ -162,12 +166,43 @@ class Service:
             Refused: the system sees no videos.
         """
         path = self.uploads.find(token, video)
+        if video in self.admitted:
+            return
         with self._admitting:
             if video in self.admitted:
                 return
-            with self.verbs.alone:
-                admit(self.desk.system, self.desk.gallery, Upload(video, path))
+            upload, reader = Upload(video, path), self.uploads.reader
+            admit(self.desk.system, self.desk.gallery, upload, alone=self.verbs.alone, reader=reader)
             self.admitted.add(video)
+
+    def guests(self, token: str) -> Media:
+        """The uploads of this browser; what was found out about them is kept while few others are looked at."""
+        uploads = self.uploads
+        place, held = uploads.place(token), uploads.held(token)
+        with self._showing:
+            shown = self._shown.pop(place, None)
+            if shown is None:
+                shown = Media(VideoStore(partial(uploads.find, token), uploads.reader), (), [place])
+            self._shown[place] = shown
+            while len(self._shown) > PLACES:
+                self._shown.pop(next(iter(self._shown)))
+            shown.known = frozenset(held)
+        return shown
+
+    def make_room(self, token: str) -> None:
+        """Where an upload of this browser would find no room, forget one that no search started from, the oldest."""
+        with self._admitting:
+            if not (crowd := self.uploads.crowd(token)):
+                return
+            used = {first["row"]["reference"] for first in self.searches.journal.firsts() if "row" in first}
+            for video, file in crowd.items():
+                if video not in used:
+                    file.unlink(missing_ok=True)
+                    with self.verbs.alone:
+                        dismiss(self.desk.system, self.desk.gallery, video)
+                    self.admitted.discard(video)
+                    if not self.uploads.crowd(token):
+                        return
 
     def close(self) -> None:
         """Answer what waits and let go of the folder."""
@@ -233,6 +268,7 @@ def open_service(
     run = folder / f"run-{hashlib.sha256(parts.encode()).hexdigest()[:8]}"
     desk = desk_of((document, data, runner), name, run, kind="app")
     uploads = Uploads(folder / "uploads", limit=upload_limit)
+    uploads.sweep()
     return Service(desk, uploads, plan=plan, lock=lock)
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Final, Literal
 
 from covr_lab.app.desk import Search, Searches
 from covr_lab.app.journal import Entry, Journal
@@ -17,6 +18,9 @@ from covr_lab.results.folder import now
 from covr_lab.types import Query, Reflection, SessionError, Target
 
 Pair = tuple[Query, Target]
+Outcome = Literal["found", "not found", "failed"]
+STALE: Final = "this page shows an instance that is not open any more: reload it"
+log = logging.getLogger(__name__)
 
 
 def draw(seed: int, *key: str) -> bytes:
@@ -79,6 +83,7 @@ class Study:
     """Participants, their instances, and where each of them stands; all of it is in journals, nothing only in memory.
 
     An instance that somebody began and left counts as taken for ``patience`` seconds; it then goes to others as well.
+    One whose search cannot begin, or go on, ends as failed: it is none of the ``each``, nobody did it, none exports it.
 
     Args:
         searches: where the dialogues are held; it knows the targets of all instances.
@@ -140,7 +145,14 @@ class Study:
         """
         with self.searches.alone(f"participant {participant}"):
             while (given := self._given(token, participant)) is not None:
-                task = self._task(token, participant, *given)
+                try:
+                    task = self._task(token, participant, *given)
+                except SessionError as error:
+                    log.warning(
+                        "participant %s, instance %s: failed, the next one is given: %s", participant, given[0], error
+                    )
+                    self._end(participant, given[0], "failed", error=str(error))
+                    continue
                 if not task.search.over:
                     return task
                 self._end(participant, task.instance, "found")  # a kill came between the two records
@@ -161,31 +173,48 @@ class Study:
         """One turn later; ``timing`` has the seconds ``shown``, ``first_key`` and ``sent``.
 
         Raises:
-            SessionError: ``instance`` is not the open one, its turns are over, or it cannot be answered.
+            SessionError: ``instance`` is not the open one, ``turn`` is not where it stands, its turns are over, or it
+                cannot be answered.
         """
-        task = self._open(token, participant, instance)
+        task = self._open(token, participant, instance, turn)
         if not task.left:
             raise SessionError(f"the {self.turns} turns are over: say whether the video was found, or go on")
-        seen, name = task.search.turn if turn is None else turn, task.search.name
+        seen, name = task.search.turn, task.search.name  # another answer that came meanwhile would use up a turn
         search = self.searches.say(token, name, text, rejected=rejected, memory=memory, turn=seen, timing=timing)
         return replace(task, search=search, left=self.turns - search.turn)
 
     def found(
-        self, token: str, participant: str, instance: str, video: str, *, timing: Mapping[str, float] | None = None
+        self,
+        token: str,
+        participant: str,
+        instance: str,
+        video: str,
+        *,
+        turn: int | None = None,
+        timing: Mapping[str, float] | None = None,
     ) -> Task | None:
-        """*Found It*: ends ``instance`` with ``video``; returns the next one."""
-        task = self._open(token, participant, instance)
-        self.searches.found(token, task.search.name, video, timing=timing)
+        """*Found It*: ends ``instance`` with ``video``; returns the next one, and raises as :meth:`say`."""
+        task = self._open(token, participant, instance, turn)
+        self.searches.found(token, task.search.name, video, turn=task.search.turn, timing=timing)
         self._end(participant, instance, "found")
         return self.task(token, participant)
 
     def leave(self, token: str, participant: str, instance: str) -> Task | None:
-        """End ``instance`` without having found it; returns the next one."""
-        self._end(participant, self._open(token, participant, instance).instance, "not found")
+        """End ``instance`` without having found it, whatever became of its search; returns the next one.
+
+        Raises:
+            SessionError: ``instance`` is not the open one.
+        """
+        with self.searches.alone(f"participant {participant}"):
+            entries = self.journal.read(participant)
+            self._check(token, participant, entries)
+            if standing_at(entries) != instance:
+                raise SessionError(STALE)
+            self._end(participant, instance, "not found")
         return self.task(token, participant)
 
     def finished(self) -> list[str]:
-        """Ids of the searches that ended, those of people who dropped out later among them."""
+        """Ids of the searches that ended and did not fail, those of people who dropped out later among them."""
         return finished(self.journal)
 
     def _given(self, token: str, participant: str) -> tuple[str, int] | None:
@@ -193,21 +222,23 @@ class Study:
         with self._lock:
             entries = self.journal.read(participant)
             self._check(token, participant, entries)
-            assigned = [entry["instance"] for entry in entries if entry["verb"] == "assigned"]
-            ended = {entry["instance"] for entry in entries if entry["verb"] == "ended"}
-            if assigned and assigned[-1] not in ended:
-                return assigned[-1], len(assigned)
-            instance = choose(list(self.pairs), self._load(), assigned, self.seed, participant)
-            if instance is None or len(assigned) >= self.each:
+            had = [entry["instance"] for entry in entries if entry["verb"] == "assigned"]
+            number = len(had) - len(failed(entries))
+            if (instance := standing_at(entries)) is not None:
+                return instance, number
+            instance = choose(list(self.pairs), self._load(), had, self.seed, participant)
+            if instance is None or number >= self.each:
                 return None
             entry = {"verb": "assigned", "instance": instance, "clock": self.clock(), "at": now()}
             self.journal.append(participant, entry)
-            return instance, len(assigned) + 1
+            return instance, number + 1
 
-    def _open(self, token: str, participant: str, instance: str) -> Task:
+    def _open(self, token: str, participant: str, instance: str, turn: int | None) -> Task:
         task = self.task(token, participant)
         if task is None or task.instance != instance:
-            raise SessionError("this page shows an instance that is not open any more: reload it")
+            raise SessionError(STALE)
+        if turn not in (None, task.search.turn):
+            raise SessionError(f"this search is at turn {task.search.turn}, the page shows turn {turn}: reload it")
         return task
 
     def _task(self, token: str, participant: str, instance: str, number: int) -> Task:
@@ -220,17 +251,17 @@ class Study:
             search = self.searches.begin(token, query, participant=participant, instance=instance)
         return Task(instance, target.video, search, number, self.turns - search.turn)
 
-    def _end(self, participant: str, instance: str, outcome: Literal["found", "not found"]) -> None:
-        entry = {"verb": "ended", "instance": instance, "outcome": outcome, "at": now()}
+    def _end(self, participant: str, instance: str, outcome: Outcome, **more: str) -> None:
+        entry = {"verb": "ended", "instance": instance, "outcome": outcome, **more, "at": now()}
         self.journal.append(participant, entry)
 
     def _load(self) -> Counter[str]:
         """People who finished each instance or are at it."""
         load, since = Counter[str](), self.clock() - self.patience
-        for entries in self.journal.all():
+        for entries in self.journal.readable():
             ended = {entry["instance"] for entry in entries if entry["verb"] == "ended"}
             recent = {entry["instance"] for entry in entries if entry.get("clock", since) > since}
-            load.update(ended | recent)
+            load.update((ended | recent) - failed(entries))
         return load
 
     def _check(self, token: str, participant: str, entries: Sequence[Entry]) -> None:
@@ -243,9 +274,28 @@ class Study:
 
 
 def finished(journal: Journal) -> list[str]:
-    """Ids of the searches that ended, from the journal of a study."""
-    ended = ((all_of[0]["participant"], one) for all_of in journal.all() for one in all_of if one["verb"] == "ended")
-    return sorted({session_name(entry["instance"], participant) for participant, entry in ended})
+    """Ids of the searches that ended and did not fail, from the journal of a study."""
+    names = set[str]()
+    for entries in journal.all():
+        ended = {entry["instance"] for entry in entries if entry["verb"] == "ended"} - failed(entries)
+        names |= {session_name(instance, entries[0]["participant"]) for instance in ended}
+    return sorted(names)
+
+
+def failed(entries: Sequence[Entry]) -> set[str]:
+    """Instances of a participant whose searches failed."""
+    return {entry["instance"] for entry in entries if entry.get("outcome") == "failed"}
+
+
+def standing_at(entries: Sequence[Entry]) -> str | None:
+    """The instance that is open for a participant.
+
+    >>> begun = {"verb": "assigned", "instance": "a"}
+    >>> standing_at([begun]), standing_at([begun, {"verb": "ended", "instance": "a"}])
+    ('a', None)
+    """
+    last = next((entry for entry in reversed(entries) if entry["verb"] in {"assigned", "ended"}), None)
+    return last["instance"] if last and last["verb"] == "assigned" else None
 
 
 def session_name(instance: str, participant: str) -> str:

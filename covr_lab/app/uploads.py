@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import re
 import secrets
 import shutil
 from collections.abc import Iterable
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -19,7 +21,7 @@ from covr_lab.data.catalogue import DIGITS
 from covr_lab.gallery.cache import cache_dir
 from covr_lab.retrievers.video import VideoEncoder
 from covr_lab.types import Refused, SessionError
-from covr_lab.video import Middle, Probe, PyAVReader, VideoError, VideoReader
+from covr_lab.video import Clip, Middle, Probe, PyAVReader, VideoError, VideoReader
 
 if TYPE_CHECKING:
     from torch import nn
@@ -31,6 +33,7 @@ VIDEO_PIXELS: Final = 4096 * 2304  # of a frame; an encoder reads many
 PICTURE_PIXELS: Final = 64_000_000
 SECONDS: Final = 20.0  # that checking may take
 PREFIX: Final = "upload-"  # of ids: no id of a data set is meant by one
+KEPT: Final = re.compile(rf"[0-9a-f]{{{DIGITS}}}\.\w+")  # names of files that were checked
 _WHY: Final = {
     "not_a_video": "it is neither a video nor a picture that can be read here",
     "no_video_stream": "it has no pictures, only sound or text",
@@ -39,6 +42,10 @@ _WHY: Final = {
     "corrupt": "it is damaged",
     "timeout": f"it cannot be read within {SECONDS:g} seconds",
 }
+
+
+def _name(place: Path, content: str) -> str:
+    return f"{PREFIX}{place.name[:12]}-{content}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,10 +102,37 @@ class Uploads:
         if size is not None and size > self.limit:
             raise self.too_large()
         if len(self.held(session)) >= self.each:
-            raise Refused(f"you have {self.each} uploads already: start a new session to begin afresh")
-        if sum(file.stat().st_size for file in self.folder.glob("*/*") if file.is_file()) >= self.total:
+            raise Refused(f"you have {self.each} uploads already: go on with one of them")
+        if self.crowd(session):
             raise Refused("there is no room for uploads at the moment: use a video of the collection")
         return Incoming(self, session)
+
+    def crowd(self, session: str) -> dict[str, Path]:
+        """Guest id -> file, the oldest first, of the files of which one must go before ``session`` may send another.
+
+        They are its own where it has too many, those of all where all are too large, and none where there is room.
+        """
+        crowd = sorted(self._files(), key=lambda one: (one[1].st_mtime_ns, one[0]))
+        own = [one for one in crowd if one[0].parent == self.place(session)]
+        if len(own) >= self.each:
+            crowd = own
+        elif sum(status.st_size for _, status in crowd) < self.total:
+            return {}
+        return {_name(file.parent, file.stem): file for file, _ in crowd}
+
+    def sweep(self) -> None:
+        """Delete what a kill left of files that were arriving or on trial; while no server uses the folder."""
+        for file in self.folder.glob("*/*"):
+            if not KEPT.fullmatch(file.name):
+                file.unlink(missing_ok=True)
+
+    def _files(self) -> list[tuple[Path, os.stat_result]]:
+        """Files that are kept, of all sessions; one that goes in the meantime is none."""
+        found = list[tuple[Path, os.stat_result]]()
+        for file in self.folder.glob("*/*"):
+            with suppress(FileNotFoundError):
+                found += [(file, file.stat())] if KEPT.fullmatch(file.name) else []
+        return found
 
     def take(self, session: str, chunks: Iterable[bytes], size: int | None = None) -> Upload:
         """A whole file, from its pieces; raises like :meth:`begin` and the methods of :class:`Incoming`."""
@@ -119,7 +153,7 @@ class Uploads:
 
     def name(self, session: str, content: str) -> str:
         """The guest id of a content: that of another session is another one."""
-        return f"{PREFIX}{self.place(session).name[:12]}-{content}"
+        return _name(self.place(session), content)
 
     def find(self, session: str, video: str) -> Path:
         """The file of a guest of this session.
@@ -158,10 +192,14 @@ class Uploads:
 
 
 class Incoming:
-    """A file while it arrives, also piece by piece from an asynchronous server; unfinished, it leaves nothing."""
+    """A file while it arrives, also piece by piece from an asynchronous server; unfinished, it leaves nothing.
+
+    Attributes:
+        fresh: whether the session did not have this content before; known once it is finished.
+    """
 
     def __init__(self, uploads: Uploads, session: str) -> None:
-        self.uploads, self.session, self.size = uploads, session, 0
+        self.uploads, self.session, self.size, self.fresh = uploads, session, 0, True
         self._digest, self._head = hashlib.sha256(), b""
         place = uploads.place(session)
         place.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -198,8 +236,10 @@ class Incoming:
         # A hidden picture is none for our readers, so the name on trial is a visible one.
         trial = self._part = self._part.rename(trial.with_name(trial.name.removeprefix(".")))
         self.uploads.check(trial)
+        name = self.uploads.name(self.session, content)
+        self.fresh = name not in self.uploads.held(self.session)
         path = trial.replace(trial.with_name(f"{content}{SUFFIXES[kind]}"))
-        return Upload(self.uploads.name(self.session, content), path)
+        return Upload(name, path)
 
     def __enter__(self) -> Self:
         return self
@@ -211,8 +251,15 @@ class Incoming:
         self._part.unlink(missing_ok=True)
 
 
-def admit(system: nn.Module, gallery: Gallery, upload: Upload) -> None:
-    """Let all parts of a bound system see a guest, which can then be a reference; not while a thread uses the system.
+def admit(
+    system: nn.Module,
+    gallery: Gallery,
+    upload: Upload,
+    *,
+    alone: AbstractContextManager[object] | None = None,
+    reader: VideoReader | None = None,
+) -> None:
+    """Let all parts of a bound system see a guest, which can then be a reference.
 
     A captioner that fails on it leaves it without a caption, as it does with videos of the gallery.
 
@@ -220,6 +267,8 @@ def admit(system: nn.Module, gallery: Gallery, upload: Upload) -> None:
         system: what is searched with.
         gallery: the system's own; it learns the guest's caption.
         upload: the guest.
+        alone: held while the system works and changes, so that no other thread uses it; not while files are read.
+        reader: decodes the guest where it gives the same frames as the one of the data.
 
     Raises:
         Refused: no part of the system sees videos.
@@ -229,16 +278,22 @@ def admit(system: nn.Module, gallery: Gallery, upload: Upload) -> None:
     seeing = [encoder for encoder in encoders if not isinstance(encoder, Captioner)]
     if not seeing:
         raise Refused("this system searches without seeing videos: it cannot take one as a reference")
-    try:
-        for encoder in seeing:
-            encoder.admit(upload.video, upload.path)
-    except SessionError:
-        dismiss(system, gallery, upload.video)
-        raise
+    seen = {encoder: encoder.read_guest(upload.video, upload.path, reader) for encoder in seeing}
+    described = dict[Captioner, dict[str, Clip]]()
     for captioner in encoders:
         if isinstance(captioner, Captioner):
             with suppress(SessionError):
-                captioner.admit(upload.video, upload.path)
+                described[captioner] = captioner.read_guest(upload.video, upload.path, reader)
+    with alone or nullcontext():
+        try:
+            for encoder, clips in seen.items():
+                encoder.admit(upload.video, upload.path, clips)
+        except SessionError:
+            dismiss(system, gallery, upload.video)
+            raise
+        for captioner, clips in described.items():
+            with suppress(SessionError):
+                captioner.admit(upload.video, upload.path, clips)
                 (artifact,) = captioner.artifacts.values()
                 _captions(gallery)[upload.video] = captioner.caption(artifact.row(upload.video))
 

@@ -17,7 +17,7 @@ from covr_lab.functional.text import content_words
 from covr_lab.reasoning.language import stems
 from covr_lab.simulators.base import stream
 
-CLEANER: Final = 1  # another number: other tags of the same answers
+CLEANER: Final = 2  # another number: other tags of the same answers
 FRAMES: Final = 32  # that have a caption
 TAG, WORDS = 40, 4  # characters and words that a tag may have
 KINDS: Final = ("objects", "actions", "scenes")
@@ -44,32 +44,35 @@ class Annotation(BaseModel):
         return [*self.summary, *self.frame_captions]
 
 
-def clean_tags(tags: Iterable[str], sentences: Iterable[str] = (), *, nouns: bool = True) -> list[str]:
+def clean_tags(tags: Iterable[str], sentences: Iterable[str] = ()) -> list[str]:
     """``tags`` filtered, normalised, without repeats, and proofed.
 
     Args:
-        tags: as they were written.
-        sentences: what a tag must be borne out by: each content word of it, in any number; none: nothing is proofed.
-        nouns: the last word of a tag is put into the singular; actions are left as they are.
+        tags: as they were written; of those that differ in number alone the first stays.
+        sentences: what a tag must be borne out by: each content word of it, in any form; none: nothing is proofed.
 
-    >>> clean_tags(["Two Dogs", "the  dogs", "dog", "of the", "spaceship"], ["Two dogs run over a beach."])
-    ['two dog', 'dog']
+    >>> clean_tags(["Two Dogs", "the  dogs", "dog", "of the", "spaceship", "running"], ["Two dogs run over a beach."])
+    ['two dogs', 'dogs', 'running']
     """
-    said = {form for sentence in sentences for form in stems(sentence)}
-    found = list[str]()
+    said = {_base(word) for sentence in sentences for word in content_words(sentence)}
+    found = dict[frozenset[str], str]()
     for tag in tags:
-        text = _normalised(tag, nouns=nouns)
+        text = _normalised(tag)
         fits = 0 < len(text) <= TAG and len(text.split()) <= WORDS and bool(content_words(text))
-        if fits and (not said or stems(text) <= said):
-            found.append(text)
-    return list(dict.fromkeys(found))
+        if fits and (not said or said.issuperset(map(_base, content_words(text)))):
+            found.setdefault(frozenset(stems(text)), text)
+    return list(found.values())
 
 
-def _normalised(tag: str, *, nouns: bool) -> str:
-    words = _ARTICLE.sub("", printable(tag).lower().strip(" .,;:!?'\"#*-_")).split()
-    if nouns and words:
-        words[-1] = next(iter(stems(words[-1])), words[-1])
-    return " ".join(words)
+def _normalised(tag: str) -> str:
+    return " ".join(_ARTICLE.sub("", printable(tag).lower().strip(" .,;:!?'\"#*-_")).split())
+
+
+def _base(word: str) -> str:
+    """What the forms of a noun or verb have in common, roughly; to compare, never to show."""
+    (stem,) = stems(word) or {word}
+    bare = re.sub(r"(?<=\w{3})(?:ing|ed)$", "", stem)
+    return re.sub(r"([^aeiou])\1$", r"\1", bare).removesuffix("e")
 
 
 def printable(text: str) -> str:
@@ -86,7 +89,7 @@ def cleaned(annotation: Annotation) -> Annotation:
     summary = [printable(sentence) for sentence in annotation.summary]
     captions = [caption for caption in map(printable, annotation.frame_captions) if caption]
     said = [*summary, *captions]
-    tags = {kind: clean_tags(getattr(annotation, kind), said, nouns=kind != "actions") for kind in KINDS}
+    tags = {kind: clean_tags(getattr(annotation, kind), said) for kind in KINDS}
     return Annotation(summary=summary, frame_captions=captions, **tags)
 
 

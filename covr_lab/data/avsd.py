@@ -78,17 +78,18 @@ class AVSD(TextVideo):
         Raises:
             ValueError: an entry is malformed, a clip has two dialogues, or no clip of the set has one.
         """
-        found: dict[str, Dialogue] = {}
         if self.dialogues_file is None:
-            return found
+            return {}
+        found: dict[str, tuple[str, list[Any]]] = {}
         for place, record in records(local_path(self.dialogues_file), "data.dialogues"):
             clip, dialog = identifier(place, record, "img"), value(place, record, "dialog")
             if not isinstance(dialog, list) or len(dialog) < 2:
                 raise ValueError(f"{place}: 'dialog' must be a caption and rounds (write a list of texts)")
             if clip in found:
                 raise ValueError(f"{place}: clip {clip!r} has a dialogue further up (keep one)")
-            found[clip] = tuple(split_round(place, said) for said in dialog[1:])
-        kept = {row.target: found[row.target] for row in self.triplets if row.target in found}
+            found[clip] = place, dialog[1:]
+        ours = {row.target: found[row.target] for row in self.triplets if row.target in found}
+        kept = {clip: tuple(split_round(place, said) for said in rounds) for clip, (place, rounds) in ours.items()}
         if not kept:
             raise ValueError(
                 f"{self.dialogues_file}: no clip of {self.annotations} has a dialogue (check data.dialogues)"

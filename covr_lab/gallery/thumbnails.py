@@ -33,6 +33,11 @@ def picture(frames: Frames) -> bytes:
     return target.getvalue()
 
 
+def thumbnail_path(videos: VideoStore, video: str) -> Path:
+    """Where the picture of a video lies once it is made."""
+    return cache_dir() / "thumbnails" / f"{videos.digest([video])[:32]}.jpg"
+
+
 def thumbnail(videos: VideoStore, video: str) -> Path:
     """The file with the middle frame of a video; the first one is often black.
 
@@ -41,7 +46,7 @@ def thumbnail(videos: VideoStore, video: str) -> Path:
     """
     from covr_lab.video import Middle
 
-    path = cache_dir() / "thumbnails" / f"{videos.digest([video])[:32]}.jpg"
+    path = thumbnail_path(videos, video)
     if not path.exists():
         data = picture(videos.clip(video, Middle()).frames)
         part = path.with_suffix(f".{os.getpid()}.{threading.get_ident()}.tmp")

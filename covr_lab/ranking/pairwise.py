@@ -41,9 +41,12 @@ class PairwiseRank(Stage):
         ridge: weight of the penalty, see :func:`~covr_lab.functional.bradley_terry.bradley_terry`.
         prior: strength of a prior that falls with the logarithm of the rank before the stage; 0 for none. It weighs as
             much as the ridge: at 1e-3 it is forgotten after two passes, with a judge that errs 1 helps.
-        ties: a tie counts nothing, or half a win for each; the higher one stays higher.
+        ties: a tie counts as a win for the ``first``, the one that stands higher (a released judge knows no tie: what
+            is no win for the second is one for the first), half a win for each, or is not kept on the books
+            (``keep``: places are kept, nothing counts). In the schedule the higher one stays higher in any case; but
+            where ties are many, only ``first`` also lets it stay higher in the strengths.
         unparseable: an answer that cannot be read counts for the ``first``, the one that stands higher (released), is
-            dropped, or counts half a win for each; the higher one stays higher.
+            dropped, or counts half a win for each; in the schedule the higher one stays higher.
         repeat: a pair that meets again in the same places is asked again, or its judgement is remembered and counts
             once more (the released cache). An engine that does not sample answers alike anyway.
         explainer: says in the end why the best candidate is the best, in the event ``explained``; ``null`` for silence.
@@ -65,7 +68,7 @@ class PairwiseRank(Stage):
         counts: Literal["all", "unique"] = "all",
         ridge: float = 1e-3,
         prior: float = 0.0,
-        ties: Literal["keep", "half"] = "keep",
+        ties: Literal["first", "half", "keep"] = "first",
         unparseable: Literal["first", "drop", "half"] = "first",
         repeat: Literal["ask", "remember"] = "ask",
         explainer: Explainer | None = None,
@@ -159,8 +162,8 @@ class PairwiseRank(Stage):
         for size, some in sizes.items():
             wins = [win_matrix(size, self._results(contest), self.counts) for contest in some]
             for contest, strengths in zip(some, isolated(self._fit, wins), strict=True):
-                if isinstance(strengths, Exception):
-                    contest.failure = reason(strengths)
+                if isinstance(strengths, Exception):  # as released: the order that the schedule left
+                    contest.events.append(Event("strengths_failed", reason(strengths)))
                 else:
                     contest.order = by_strength(strengths)
 

@@ -24,7 +24,7 @@ def first_question(query: str) -> Probe:
     >>> first_question("two women and a man dance").text
     'What is the man doing?'
     >>> first_question("a man, dancing").text
-    'Is this a cartoon?'
+    'Is this cartoon?'
     """
     words = query.lower().split()
     who = next((word for word in PEOPLE if word in words), None)

@@ -11,7 +11,7 @@ from typing import Final
 from covr_lab.types import Exchange, Part, Probe
 
 HALVES: Final[tuple[Part, Part]] = ("first half", "second half")
-CARTOON: Final = "Is this a cartoon?"
+CARTOON: Final = "Is this cartoon?"
 OBJECT: Final = "What is the object?"
 _DOING = re.compile(r"What (is|are) the (.+) doing\?")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -11,6 +12,7 @@ from covr_lab.reasoning.intent import fit_words
 from covr_lab.reasoning.interview import subject
 from covr_lab.types import Context, Exchange, Feedback, Intent, Session
 
+_CONTRACTED: Final = re.compile(r"^(\s*(?:what|where|who))'s\b")
 NOWHERE: Final = frozenset({"no", "none", "not", "nothing", "nowhere", "unknown"})  # of an answer without a place
 
 
@@ -21,12 +23,14 @@ def statement(question: str, answer: str) -> str:
     ('the man cooking', 'the man sings')
     >>> statement("What color is the car?", "red"), statement("What's on the table?", "a cup")
     ('the car is red', 'a cup on the table')
-    >>> statement("Where are the dogs?", "beach"), statement("Who is singing?", "a girl")
+    >>> statement("Where are the dogs?", "beach"), statement("Who's singing?", "a girl")
     ('the dogs are beach', 'a girl is singing')
+    >>> statement("What color is the man's shirt?", "blue"), statement("Where's the man?", "park")
+    ("the man's shirt is blue", 'the man is park')
     >>> statement("How many dogs are there?", "3"), statement("Is it night?", "yes")
     ('a few dogs are', '')
     """
-    words = question.lower().replace("\u2019", "'").replace("'s ", " 's ").strip(" ?").split()
+    words = _CONTRACTED.sub(r"\1 's", question.lower().replace("\u2019", "'")).strip(" ?").split()
     convert, said = _RULES.get(words[0] if words else ""), tidy(answer.lower())
     return tidy(convert(words[1:], said)) if convert is not None and said and len(words) > 1 else ""
 
@@ -34,7 +38,7 @@ def statement(question: str, answer: str) -> str:
 def _what(words: list[str], answer: str) -> str:
     if words[0] in ("does", "did", "do"):
         return _replaced(words[1:], "do", answer)
-    verb = next((verb for verb in ("is", "are", "'s") if verb in words), None)
+    verb = "'s" if words[0] == "'s" else next((verb for verb in ("is", "are") if verb in words), None)
     if verb is None:
         return ""
     rest = words[words.index(verb) + 1 :]
@@ -42,8 +46,8 @@ def _what(words: list[str], answer: str) -> str:
         return ""
     if "doing" in rest:
         return _replaced(rest, "doing", answer)
-    if "'s" in words:
-        return " ".join((answer, *words[words.index("'s") + 1 :]))
+    if verb == "'s":
+        return " ".join((answer, *rest))
     return " ".join((*rest, verb, answer))
 
 
@@ -57,11 +61,11 @@ def _how_many(words: list[str], answer: str) -> str:
 
 
 def _who(words: list[str], answer: str) -> str:
-    return " ".join((answer, *words))
+    return " ".join((answer, *("is" if word == "'s" else word for word in words)))
 
 
 def _where(words: list[str], answer: str) -> str:
-    return " ".join((*words[1:], "is" if "is" in words else "are", answer)) if words[1:] else ""
+    return " ".join((*words[1:], "is" if {"is", "'s"} & {*words} else "are", answer)) if words[1:] else ""
 
 
 def _replaced(words: list[str], old: str, new: str) -> str:

@@ -91,7 +91,8 @@ def wins(comparisons: Iterable[Row]) -> dict[tuple[str, str], Win]:
             other = "second" if one["outcome"] == "first" else "first"
             pair = (one[one["outcome"]], one[other])
             before = found.get(pair)
-            found[pair] = Win(*pair, one["outcome"], one["reason"] or "", 1 + (before.won if before else 0))
+            reason = one["reason"] or (before.reason if before else "")
+            found[pair] = Win(*pair, one["outcome"], reason, 1 + (before.won if before else 0))
     return {
         pair: replace(win, lost=found[pair[::-1]].won) if pair[::-1] in found else win for pair, win in found.items()
     }
@@ -140,7 +141,8 @@ def _chain(known: Mapping[tuple[str, str], Win], above: str, below: str) -> tupl
 
 def explanation(row: Row, video: str) -> str:
     """All reasons for which ``video`` won, each once, in the order of the comparisons; "" where there is none."""
-    found = (win.reason for (winner, _), win in wins(row.get("comparisons") or ()).items() if winner == video)
+    judged = (one for one in row.get("comparisons") or () if one["outcome"] in ("first", "second"))
+    found = (one["reason"] for one in judged if one[one["outcome"]] == video)
     return "; ".join(dict.fromkeys(filter(None, found)))
 
 
@@ -161,9 +163,10 @@ def doubts(rows: Iterable[Row]) -> list[Doubt]:
     """
     found = list[Doubt]()
     for row in rows:
-        known = wins(row["comparisons"] or ()).values()
-        won = sum(win.won for win in known if win.winner == row["target"])
-        beaten = [win for win in known if win.loser == row["target"]]
+        right = {row["target"], *(row.get("other_targets") or ())}
+        known = [win for win in wins(row["comparisons"] or ()).values() if not {win.winner, win.loser} <= right]
+        won = sum(win.won for win in known if win.winner in right)
+        beaten = [win for win in known if win.loser in right]
         lost = sum(win.won for win in beaten)
         if lost > won:
             reasons = tuple(f"{win.winner} as the {win.place}: {win.reason or 'no reason'}" for win in beaten)
@@ -173,8 +176,9 @@ def doubts(rows: Iterable[Row]) -> list[Doubt]:
 
 def compared_rows(run: Run) -> list[Row]:
     """Rows in which something was compared, with what the tables here need."""
-    columns = ("session_id", "turn", "edit", "target", "target_rank", "stage_target_rank", "routing", "comparisons")
-    rows = run.table.select(columns).to_pylist(maps_as_pydicts="strict")
+    columns = ("session_id", "turn", "edit", "target", "other_targets", "target_rank")
+    judged = ("stage_target_rank", "routing", "comparisons")
+    rows = run.table.select([*columns, *judged]).to_pylist(maps_as_pydicts="strict")
     return [row for row in rows if row["comparisons"]]
 
 

@@ -16,12 +16,12 @@ from covr_lab.frozen import Frozen
 from covr_lab.functional.pooling import pool_mean
 from covr_lab.gallery.gallery import Gallery
 from covr_lab.gallery.store import Address, Artifact
+from covr_lab.gallery.videos import VideoStore
 from covr_lab.retrievers.base import Retriever
 from covr_lab.types import Refused, SessionError
 
 if TYPE_CHECKING:
-    from covr_lab.gallery.videos import VideoStore
-    from covr_lab.video import Clip, FrameSampler
+    from covr_lab.video import Clip, FrameSampler, VideoReader
 
 
 @dataclass(frozen=True)
@@ -102,18 +102,37 @@ class VideoEncoder(Frozen, ABC):
         self._store = videos
         self.artifacts = {name: Artifact.open(address) for name, address in self.locate(gallery, videos).items()}
 
-    def admit(self, video: str, path: Path) -> None:
+    @torch.inference_mode()
+    def read_guest(self, video: str, path: Path, reader: VideoReader | None = None) -> dict[str, Clip]:
+        """Part -> the clip that it needs of a guest; without weights, so that others may use them in the meantime.
+
+        Args:
+            video: id, for messages.
+            path: its file.
+            reader: decodes it where it gives the same frames as the one of the data, which does so otherwise.
+
+        Raises:
+            SessionError: it cannot be read.
+        """
+        own = self._store.reader
+        same = reader is not None and (reader.fingerprint, reader.min_decodable) == (own.fingerprint, own.min_decodable)
+        guest = VideoStore({video: path}.__getitem__, reader if reader is not None and same else own)
+        return {name: self.prepare(name, guest.clip(video, part.sampler)) for name, part in self.parts.items()}
+
+    def admit(self, video: str, path: Path, clips: Mapping[str, Clip] | None = None) -> None:
         """Encode a guest, a video that the data set lacks, into memory: it can then be a reference like any other.
 
         Args:
             video: id, unlike all others.
             path: its file.
+            clips: of :meth:`read_guest`; by default it is read now.
 
         Raises:
             SessionError: it cannot be read or encoded: :meth:`dismiss` it.
         """
+        clips = self.read_guest(video, path) if clips is None else clips
         self._store.admit(video, path)
-        rows = {name: self._guest_row(name, video) for name in self.parts}
+        rows = {name: self._guest_row(name, video, clip) for name, clip in clips.items()}
         for name, row in rows.items():
             self.artifacts[name].admit(video, row)
 
@@ -124,8 +143,7 @@ class VideoEncoder(Frozen, ABC):
             artifact.dismiss(video)
 
     @torch.inference_mode()
-    def _guest_row(self, name: str, video: str) -> Tensor:
-        clip = self.prepare(name, self._store.clip(video, self.parts[name].sampler))
+    def _guest_row(self, name: str, video: str, clip: Clip) -> Tensor:
         row = self.encode_clips(name, {video: clip})[video]
         if isinstance(row, str):
             raise SessionError(f"video '{video}': {row}")

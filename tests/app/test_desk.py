@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import threading
@@ -162,6 +163,36 @@ def test_undo_found_and_what_is_refused(searches: Searches, words: Desk) -> None
     assert searches.undo("me", name).turn == 0
     failures = [entry for entry in searches.journal.read(name) if entry["verb"] == "failed"]
     assert [entry["error"].split(":")[0] for entry in failures] == [f"session {name}", "nothing was said"]
+
+
+def test_one_damaged_journal_stops_neither_listings_nor_the_export_of_others(
+    searches: Searches, words: Desk, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    timing = {"shown": 1.0, "turn": 99, "session": "x", "participant": "y", "recorded": "never"}  # of an older server
+    names = [searches.start("me", words.references[0], "make it red", participant=name).name for name in ("p1", "p2")]
+    searches.say("me", names[0], "make it huge", timing=timing)
+    journal = searches.journal
+    with journal.path(names[1]).open("ab") as file:
+        file.write(b"{\n")
+    assert set(searches.mine("me")) == set(names)  # which reads no more than first lines
+    run = tmp_path / "run"
+    export(journal, words.folder.record, {}, run, participant="p1")
+    [told] = json.loads((run / "people.json").read_text())["timings"]
+    said = journal.read(names[0])[-1]
+    assert told == {
+        "session": names[0],
+        "participant": "p1",
+        "instance": None,
+        "turn": 1,
+        "shown": 1.0,
+        "recorded": said["at"],
+    }
+    for keys in ({"participant": "p2"}, {"sessions": names}, {}):
+        with pytest.raises(Refused, match=r":2: not a line of JSON"):
+            export(journal, words.folder.record, {}, tmp_path / "none", **keys)  # type: ignore[arg-type]
+    journal.path(names[1]).write_bytes(b"{\n")
+    assert searches.mine("me") == names[:1]
+    assert f"left out: {journal.path(names[1])}:1" in caplog.text
 
 
 @pytest.mark.parametrize("name", ["mine", "nobody's"])

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from covr_lab.app.guard import TOKEN, Guard, Limits
+from covr_lab.app.guard import TOKEN, Guard, InFlight, Limits
 from covr_lab.app.limits import RateLimit
 
 SECRET = "a-secret-of-22-letters-or-more"
@@ -133,6 +133,43 @@ def test_a_body_is_counted_while_it_comes(path: str, most: int) -> None:
     assert (status, dict(headers)["connection"]) == (413, "close")
     assert "larger than the" in json.loads(body)["error"]
     assert ask(guard(), path, "POST", content_type=kind, content_length=str(most + 1))[0] == 413
+
+
+@pytest.mark.parametrize(
+    ("path", "browsers", "most"), [("/api/x", 1, 2), ("/api/x", 9, 3), ("/media/video/x", 1, 4), ("/assets/x.js", 1, 9)]
+)
+def test_few_requests_are_answered_at_once(path: str, browsers: int, most: int) -> None:
+    """Of nine that wait for each other: those of one browser, those of an address, and what is only shown."""
+
+    async def at_once() -> list[int]:
+        said, go = list[int](), asyncio.Event()
+
+        async def slow(scope: Any, receive: Any, send: Any) -> None:
+            del scope, receive
+            await go.wait()
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+
+        one = Guard(slow, limits=Limits(), uploads=1, flight=InFlight(browser=2, address=3, media=4))
+
+        async def send(message: Any) -> None:
+            if message["type"] == "http.response.start":
+                said.append(message["status"])
+
+        def asked(number: int) -> Any:
+            bearer = f"Bearer {SECRET}{number % browsers}".encode()
+            headers = [(b"host", b"localhost"), (b"authorization", bearer)]
+            scope = {"type": "http", "method": "GET", "path": path, "headers": headers, "client": ("127.0.0.1", 5)}
+            return one(scope, asyncio.Event().wait, send)
+
+        running = [asyncio.create_task(asked(number)) for number in range(9)]
+        await asyncio.sleep(0)
+        go.set()
+        await asyncio.gather(*running)
+        await asked(0)  # what was held is free again
+        return said
+
+    said = asyncio.run(at_once())
+    assert sorted(said) == [200] * (most + 1) + [429] * (9 - most)
 
 
 def test_an_address_runs_out_whatever_its_browsers_say() -> None:

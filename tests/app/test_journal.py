@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -60,6 +61,58 @@ def test_a_spoiled_line_is_named(tmp_path: Path) -> None:
     path.write_bytes(b'{"verb": "start"}\n{"verb": \n{"verb": "undo"}\n')
     with pytest.raises(Refused, match=rf"{path.name}:2: not a line of JSON .*: remove that line"):
         journal.read("s")
+
+
+def test_a_damaged_file_is_left_out_of_what_lists_all_and_no_other(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    journal = Journal(tmp_path)
+    for key in ("a", "b", "c", "d"):
+        journal.append(key, {"key": key})
+        journal.append(key, {"verb": "undo"})
+    journal.path("b").write_bytes(b'{"key": "b"}\n{"verb": \n{"verb": "undo"}\n')
+    journal.path("d").write_bytes(b'{"key": "d", "ver')  # killed at its first line: there is no such search
+    assert sorted(first["key"] for first in journal.firsts()) == ["a", "b", "c"]
+    assert "cannot" not in caplog.text
+    assert sorted(entries[0]["key"] for entries in journal.readable()) == ["a", "c"]
+    assert f"left out: {journal.path('b')}:2: not a line" in caplog.text
+    assert [entries[1] for entries in journal.all(lambda first: first["key"] == "c")] == [{"verb": "undo"}]
+    with pytest.raises(Refused, match=r":2: not a line"):
+        journal.all(lambda first: first["key"] in "ab")
+    for line in (b"3\n", b"\xff\n"):
+        journal.path("b").write_bytes(line)
+        assert sorted(first["key"] for first in journal.firsts()) == ["a", "c"]
+        with pytest.raises(Refused, match=r":1: not "):  # nobody knows whose it was
+            journal.all(lambda first: first["key"] == "c")
+
+
+@pytest.mark.parametrize("call", [1, 2], ids=["of the file", "of its folder"])
+@pytest.mark.parametrize("before", [0, 2])
+def test_a_line_that_the_disk_refuses_is_not_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: int, call: int
+) -> None:
+    journal, calls, fsync = Journal(tmp_path), list[int](), os.fsync
+    for entry in ENTRIES[:before]:
+        journal.append("s", entry)
+
+    def failing(handle: int) -> None:
+        calls.append(handle)
+        if len(calls) == call:
+            raise OSError(28, "No space left on device")
+        fsync(handle)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", failing)
+        if before and call == 2:  # the folder knows the file
+            journal.append("s", ENTRIES[2])
+            assert len(calls) == 1
+            return
+        with pytest.raises(OSError, match="No space left"):
+            journal.append("s", {"verb": "never"})
+    assert journal.path("s").exists() is bool(before)
+    assert journal.read("s") == ENTRIES[:before]
+    journal.append("s", ENTRIES[2])
+    assert Journal(tmp_path).read("s") == [*ENTRIES[:before], ENTRIES[2]]
 
 
 def test_what_was_acknowledged_survives_kill_9(tmp_path: Path) -> None:

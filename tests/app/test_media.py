@@ -22,6 +22,8 @@ from covr_lab.app import media as media_module
 from covr_lab.app.formats import HEAD, SUFFIXES, is_played, sniff
 from covr_lab.app.media import Media, MediaApp, Unsatisfiable, make_preview, ranges
 from covr_lab.data import VideoFolder
+from covr_lab.gallery.thumbnails import thumbnail
+from covr_lab.gallery.videos import VideoStore
 from covr_lab.types import SessionError
 from covr_lab.video import Probe, PyAVReader
 from tests.gallery.toy import write_clip
@@ -72,7 +74,7 @@ def get(app: MediaApp, path: str, method: str = "GET", **headers: str) -> tuple[
 
     asked = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
     scope = {"type": "http", "method": method, "path": f"/media{path}", "root_path": "/media", "headers": asked}
-    asyncio.run(app(scope, None, send))
+    asyncio.run(app(scope, asyncio.Event().wait, send))  # nobody hangs up
     assert [message["type"] for message in sent] == ["http.response.start", *["http.response.body"] * (len(sent) - 1)]
     assert not sent[-1].get("more_body")
     answered = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
@@ -190,6 +192,23 @@ def test_a_large_file_is_sent_in_pieces(folder: Path, monkeypatch: pytest.Monkey
     assert get(app, f"/video/{ids['plays.mp4']}", range="bytes=5-30")[2] == data[5:31]
 
 
+def test_nothing_is_read_for_a_client_that_hangs_up(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    media, ids = loaded(folder)
+    monkeypatch.setattr(media_module, "CHUNK", 7)
+    sent: list[Any] = []
+
+    async def receive() -> Any:
+        return {"type": "http.disconnect" if len(sent) else "http.request"}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    scope = {"type": "http", "method": "GET", "path": f"/video/{ids['plays.mp4']}", "headers": []}
+    asyncio.run(MediaApp(lambda _: media)(scope, receive, send))
+    assert sent[0]["type"] == "http.response.start"
+    assert len(sent) < 10 < (folder / "plays.mp4").stat().st_size / 7
+
+
 def looked_at(path: Path) -> tuple[Probe, str]:
     with av.open(str(path)) as file:
         return PyAVReader().probe(path), str(file.streams.video[0].pix_fmt)
@@ -286,6 +305,15 @@ def test_a_video_without_preview_is_one_sentence(folder: Path, monkeypatch: pyte
         status, _, body = get(MediaApp(lambda scope: media), f"/video/{ids['sub/old.avi']}")
         assert (status, body[:43]) == (404, b"no preview of this video can be made (not_a")
     assert len(tries) == 1
-    status, _, said = get(MediaApp(lambda scope: media), f"/poster/{ids['sub/old.avi']}")
-    assert (status, said) == (404, b"this video cannot be shown (not a video)")
+    read: list[str] = []
+
+    def counted_picture(videos: VideoStore, video: str) -> Path:
+        read.append(video)
+        return thumbnail(videos, video)
+
+    monkeypatch.setattr(media_module, "thumbnail", counted_picture)
+    for _ in range(3):
+        status, _, said = get(MediaApp(lambda scope: media), f"/poster/{ids['sub/old.avi']}")
+        assert (status, said) == (404, b"this video cannot be shown (not a video)")
+    assert len(read) == 1
     assert str(folder) not in body.decode()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import signal
 import socket
@@ -14,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from covr_lab.app.batching import Batcher
 from covr_lab.results.reader import read_rows, read_run
 from tests.app.running import ROOT, Server, Visitor
 from tools import people
@@ -112,6 +114,13 @@ def test_errors_are_sentences(me: Visitor) -> None:
         (f"/api/sessions/{search}/feedback", {"text": "x", "turn": 7}, 422, "at turn 0, the page shows turn 7"),
         (f"/api/sessions/{search}/feedback", {"text": "x" * 2001}, 400, "2,001 characters"),
         (f"/api/sessions/{search}/feedback", {"text": "x", "timing": {"sent": float("nan")}}, 422, "timing.sent"),
+        (f"/api/sessions/{search}/feedback", {"text": "x", "timing": {"turn": 3}}, 422, "timing.turn: extra inputs"),
+        (f"/api/sessions/{search}/feedback", {"rejected": ["a"] * 101}, 422, "rejected: list should have at most 100"),
+        (f"/api/sessions/{search}/feedback", {"rejected": ["a" * 201]}, 422, "rejected: string should have at most"),
+        (f"/api/sessions/{search}/feedback", {"rejected": ["\ud800"]}, 422, "rejected"),
+        (f"/api/sessions/{search}/found", {"video": "\ud800"}, 422, "video"),
+        ("/api/study/leave", {"participant": "p", "instance": "\udfff"}, 422, "instance"),
+        ("/api/sessions", {"reference": "v" * 201, "text": "x"}, 422, "reference: string should have at most"),
         (f"/api/sessions/{search}/found", {"video": "nowhere"}, 422, "not in the gallery"),
         ("/api/sessions/nobody/undo", {}, 404, "no search 'nobody'"),
     ]:
@@ -279,11 +288,20 @@ def test_a_thousand_requests_at_once_disturb_nobody_else(server: Server, me: Vis
     refused = [answer for answer in answers if answer.status == 429]
     assert len(refused) > 700
     assert {answer.status for answer in answers} == {404, 429}
-    assert re.fullmatch(r"too many requests: try again in [\d.]+ s", refused[0].json["error"])
+    said = {re.sub(r"[\d.]+ s$", "N s", answer.json["error"]) for answer in refused}
+    at_once = "too many requests at once: wait for the answer to an earlier one"
+    assert "too many requests: try again in N s" in said <= {"too many requests: try again in N s", at_once}
     assert int(refused[0].headers["retry-after"]) >= 1
     assert (
         Visitor(server, "somebody-else-with-a-secret", "127.0.2.1").act("/api/sessions", text="a red star")["turn"] == 0
     )
+
+
+def test_fewer_requests_wait_for_the_system_than_there_are_threads() -> None:
+    """So that a queue that is full leaves threads for those who look only."""
+    from covr_lab.app.server import THREADS
+
+    assert inspect.signature(Batcher).parameters["waiting"].default <= THREADS - 32
 
 
 def dialogue(visitor: Visitor, number: int) -> list[dict[str, Any]]:
@@ -368,7 +386,8 @@ def test_a_study_and_a_kill_in_the_middle(server: Server, me: Visitor, tmp_path:
     again = me.get("/api/study/task?participant=p1").json
     assert {**again, "search": told(again["search"])} == {**later, "search": told(later["search"])}
     ended = {"participant": "p1", "instance": task["instance"], "video": later["search"]["results"][0]["id"]}
-    second = me.act("/api/study/found", **ended)
+    assert "the page shows turn 0" in me.post("/api/study/found", {**ended, "turn": 0}).json["error"]
+    second = me.act("/api/study/found", **ended, turn=1)
     assert (second["number"], second["instance"] != task["instance"]) == (2, True)
     assert me.act("/api/study/leave", participant="p1", instance=second["instance"]) == {"done": True}
     stranger = Visitor(server, "somebody-else-with-a-secret", me.source)

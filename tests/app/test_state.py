@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import replace
@@ -67,6 +68,52 @@ def test_a_system_in_words_takes_no_upload_and_keeps_no_file(service: Service, t
     assert not list((tmp_path / "uploads").rglob("*.mp4"))
     with pytest.raises(SessionError, match="no such video"):
         me.media(service.ids[0])
+
+
+def test_room_is_made_by_what_no_search_started_from(
+    service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The oldest goes, and the system forgets it while nobody uses it."""
+    uploads, forgotten = service.uploads, list[tuple[str, bool]]()
+    uploads.each = 3
+    clips = [write_clip(tmp_path / f"{number}.mp4", number).read_bytes() for number in range(4)]
+    first, second, third = (uploads.take("me", [clip]) for clip in clips[:3])
+    for age, upload in enumerate((first, second, third)):
+        os.utime(upload.path, (age, age))
+    service.searches.journal.append("a", {"row": {"reference": first.video}})
+    service.admitted.add(second.video)
+    monkeypatch.setattr(
+        state, "dismiss", lambda system, gallery, video: forgotten.append((video, service.verbs.alone.locked()))
+    )
+    with Client(service, "me").incoming(None):
+        assert set(uploads.held("me")) == {first.video, third.video}
+    assert (forgotten, service.admitted) == ([(second.video, True)], set())
+    uploads.take("me", [clips[1]])
+    for name, upload in (("b", second), ("c", third)):
+        service.searches.journal.append(name, {"row": {"reference": upload.video}})
+    with pytest.raises(Refused, match="you have 3 uploads already"):
+        Client(service, "me").incoming(None)
+
+
+def test_the_uploads_of_a_browser_are_looked_at_as_one(
+    service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is known of them stays, a new one is there at once, and of few browsers alone."""
+    monkeypatch.setattr(state, "PLACES", 2)
+    me, sent = Client(service, "me"), write_clip(tmp_path / "x.mp4", 3).read_bytes()
+    media = me.media("upload-x")
+    with pytest.raises(SessionError, match="no such video"):
+        media.find("upload-x")
+    mine = service.uploads.take("me", [sent])
+    assert me.media(mine.video) is media
+    assert media.find(mine.video) == mine.path.resolve()
+    yours = Client(service, "you").media(mine.video)
+    with pytest.raises(SessionError, match="no such video"):
+        yours.find(mine.video)
+    me.media(mine.video)
+    Client(service, "them").media(mine.video)
+    assert me.media(mine.video) is media
+    assert Client(service, "you").media(mine.video) is not yours
 
 
 def test_videos_are_found_by_name_or_caption(service: Service) -> None:

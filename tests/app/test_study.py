@@ -1,15 +1,18 @@
 from __future__ import annotations
 
+import json
 import random
 import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from covr_lab.app.desk import Searches
+from covr_lab.app.batching import Overloaded
+from covr_lab.app.desk import Search, Searches
 from covr_lab.app.export import export
 from covr_lab.app.journal import Journal
 from covr_lab.app.limits import Unknown
@@ -20,7 +23,7 @@ from covr_lab.replay import differences
 from covr_lab.results.compare import load_runs
 from covr_lab.results.people import write_people
 from covr_lab.results.reader import read_rows
-from covr_lab.types import SessionError
+from covr_lab.types import Query, Refused, SessionError
 
 ROOT = Path(__file__).resolve().parents[2]
 TYPED = [  # what people wrote, turn by turn; a person who sees the target stops
@@ -138,6 +141,103 @@ def test_a_kill_between_found_and_its_record_loses_nothing(make_study: MakeStudy
     assert second is not None
     assert (second.instance != first.instance, second.number) == (True, 2)
     assert study.finished() == [first.search.name]
+
+
+def test_an_instance_whose_search_cannot_begin_or_go_on_makes_way_for_the_next(
+    make_study: MakeStudy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study = make_study(size=4, each=2)
+    study.consent("t", "p1")
+    begin, tried = study.searches.begin, list[str]()
+
+    def once(token: str, query: Query, *, participant: str, instance: str) -> Search:
+        tried.append(instance)
+        if len(tried) == 1:
+            raise SessionError("its video is gone")
+        return begin(token, query, participant=participant, instance=instance)
+
+    monkeypatch.setattr(study.searches, "begin", once)
+    task = study.task("t", "p1")
+    assert task is not None
+    assert (task.instance, task.number, task.instance != tried[0]) == (tried[1], 1, True)
+    study.say("t", "p1", task.instance, "make it red")
+
+    again = make_study(size=4, each=2)  # with other videos: what was begun cannot go on
+    gallery = again.searches.gallery
+    again.searches.gallery = replace(gallery, ids=(*gallery.ids[1:], gallery.ids[0]))
+    later = again.task("t", "p1")
+    assert later is not None
+    assert (later.number, later.instance in tried) == (1, False)
+    ended = [entry for entry in study.journal.read("p1") if entry["verb"] == "ended"]
+    assert [(entry["instance"], entry["outcome"]) for entry in ended] == [(name, "failed") for name in tried]
+    assert ended[0]["error"] == "its video is gone"
+    assert "cannot go on" in ended[1]["error"]
+    assert again._load() == {later.instance: 1}
+    last = again.leave("t", "p1", later.instance)
+    assert last is not None
+    assert (last.number, again.leave("t", "p1", last.instance)) == (2, None)
+    assert again.finished() == sorted(f"{one.instance}@p1" for one in (later, last))
+
+
+def test_an_instance_can_be_left_without_its_search(make_study: MakeStudy, monkeypatch: pytest.MonkeyPatch) -> None:
+    study = make_study(each=2)
+    study.consent("t", "p1")
+    task = study.task("t", "p1")
+    assert task is not None
+
+    def busy(*_: object) -> Search:
+        raise Overloaded("too many people ask at once")
+
+    monkeypatch.setattr(study.searches, "get", busy)
+    with pytest.raises(Overloaded):
+        study.task("t", "p1")
+    assert [entry["verb"] for entry in study.journal.read("p1")] == ["consent", "assigned"]
+    with pytest.raises(Unknown):
+        study.leave("another browser", "p1", task.instance)
+    following = study.leave("t", "p1", task.instance)
+    assert following is not None
+    assert following.number == 2
+    with pytest.raises(SessionError, match="not open any more"):
+        study.leave("t", "p1", task.instance)
+
+
+def test_one_answer_more_than_the_turns_is_neither_taken_nor_exported(
+    make_study: MakeStudy, words: Desk, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    study = make_study(each=2, turns=1)
+    study.consent("t", "p1")
+    first = study.task("t", "p1")
+    assert first is not None
+    for turn in (1, -1):
+        with pytest.raises(SessionError, match=f"at turn 0, the page shows turn {turn}: reload it"):
+            study.say("t", "p1", first.instance, "make it red", turn=turn)
+        with pytest.raises(SessionError, match=f"the page shows turn {turn}"):
+            study.found("t", "p1", first.instance, first.target, turn=turn)
+    assert study.say("t", "p1", first.instance, "make it red", turn=0).left == 0
+    second = study.leave("t", "p1", first.instance)
+    assert second is not None
+    study.leave("t", "p1", second.instance)
+    study.searches.say("t", first.search.name, "one more")  # as a server did that did not check
+    journal, record = study.searches.journal, words.folder.record
+    folder = export(journal, record, {}, tmp_path / "run", sessions=study.finished(), turns=1).path
+    assert {row["session_id"] for row in read_rows(folder).to_pylist()} == {second.search.name}
+    why = f"session {first.search.name}: turn 2 lies beyond the 1 of the study"
+    assert json.loads((folder / "people.json").read_text())["skipped"] == [why]
+    assert f"left out: {why}" in caplog.text
+    with pytest.raises(ValueError, match="no finished search within 1 turns"):
+        export(journal, record, {}, tmp_path / "none", sessions=[first.search.name], turns=1)
+
+
+def test_a_damaged_participant_is_left_out_of_the_balance_and_stops_an_export(make_study: MakeStudy) -> None:
+    study = make_study(size=2)
+    for name in ("p1", "p2"):
+        study.consent(name, name)
+        assert study.task(name, name) is not None
+    study.journal.path("p1").write_bytes(b"{\n")
+    assert sorted(study._load().values()) == [1]
+    assert study.task("p2", "p2") is not None
+    with pytest.raises(Refused, match=":1: not a line"):
+        study.finished()
 
 
 def test_what_a_drop_out_left_goes_to_others_after_a_while(make_study: MakeStudy) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -23,6 +25,7 @@ from covr_lab.retrievers.blip import Blip
 from covr_lab.retrievers.qwen_vl import QwenVLEmbedder
 from covr_lab.retrievers.video import VideoRetriever
 from covr_lab.types import Query, Refused, SessionError
+from covr_lab.video import Clip, FrameSampler, PyAVReader, VideoReader
 from tests.gallery.toy import clip_file, store, world, write_clip
 from tests.tiny_blip import make_tiny_blip
 from tests.tiny_clip import make_tiny_clip
@@ -154,6 +157,39 @@ def test_room_is_limited(clip: bytes, tmp_path: Path) -> None:
         Uploads(tmp_path / "up", total=2 * len(clip)).take("them", [clip])
 
 
+def test_what_a_kill_left_is_deleted(clip: bytes, tmp_path: Path) -> None:
+    uploads = Uploads(tmp_path / "up")
+    kept = uploads.take("me", [clip])
+    uploads.begin("me").write(clip)
+    (kept.path.parent / f"{'0' * 16}.mp4").write_bytes(clip)  # on trial
+    assert len(files(uploads)) == 3
+    uploads.sweep()
+    assert files(uploads) == [kept.path.name]
+
+
+def test_the_crowd_is_the_oldest_first(tmp_path: Path) -> None:
+    """A session's own files where it has too many, those of all where all are too large."""
+    sent = [picture(tmp_path / "x.png", (side, side)) for side in (10, 11, 12)]
+    uploads = Uploads(tmp_path / "up", each=2)
+    first, second, other = (uploads.take(who, [data]) for who, data in zip(("me", "me", "you"), sent, strict=True))
+    for age, upload in enumerate((second, first, other)):
+        os.utime(upload.path, (age, age))
+    assert list(uploads.crowd("me").items()) == [(second.video, second.path), (first.video, first.path)]
+    assert uploads.crowd("you") == {}
+    uploads.total = sum(map(len, sent))
+    assert list(uploads.crowd("you")) == [second.video, first.video, other.video]
+
+
+def test_a_content_that_was_there_is_not_fresh(clip: bytes, tmp_path: Path) -> None:
+    uploads, found = Uploads(tmp_path / "up"), []
+    for who in ("me", "me", "you"):
+        with uploads.begin(who) as incoming:
+            incoming.write(clip)
+            incoming.finish()
+            found.append(incoming.fresh)
+    assert found == [True, False, True]
+
+
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Callable[[], VideoRetriever]]:
     folder = tmp_path_factory.mktemp("models")
@@ -168,7 +204,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Callable[[], V
 
 @pytest.mark.parametrize("name", ["blip", "dual", "qwen"])
 def test_an_upload_is_a_reference_like_any_other(
-    name: str, models: dict[str, Callable[[], VideoRetriever]], tmp_path: Path
+    name: str, models: dict[str, Callable[[], VideoRetriever]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The same vectors, to the bit, as those of a video of the data set; and unknown once it is dismissed."""
     gallery_ids, (reference, *_) = world(tmp_path / "v", 3, 1)
@@ -185,8 +221,19 @@ def test_an_upload_is_a_reference_like_any_other(
     system, guest = nn.ModuleDict({"it": retriever}), Upload("upload-1", clip_file(tmp_path / "v", reference))
     with pytest.raises(SessionError):
         retriever.encode_queries(["make it red"], [guest.video])
-    admit(system, gallery, guest)
+    held, alone, read = list[bool](), threading.Lock(), type(retriever._store.reader).read
+
+    def reading(reader: VideoReader, path: Path, sampler: FrameSampler) -> Clip:
+        held.append(alone.locked())
+        return read(reader, path, sampler)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(retriever._store.reader), "read", reading)
+        admit(system, gallery, guest, alone=alone, reader=PyAVReader(min_decodable=0.5, timeout=1e-6))  # another's
+    assert held == [False] * len(retriever.parts)  # while it is decoded, others search
     assert torch.equal(retriever.encode_queries(["make it red", ""], [guest.video, guest.video]), expected)
+    with pytest.raises(SessionError, match="not read in time"):
+        admit(system, gallery, guest, reader=PyAVReader(timeout=1e-6))
     dismiss(system, gallery, guest.video)
     with pytest.raises((SessionError, FileNotFoundError)):
         retriever.encode_queries(["now blue"], [guest.video])

@@ -90,12 +90,19 @@ def test_the_record_of_a_pass_by_hand() -> None:
     assert order(one(judge, [1, 0, 2, 3], passes=1, aggregate="order")) == [0, 2, 1, 3]
 
 
-@pytest.mark.parametrize("settings", [{"passes": 0}, {"ties": "keep"}, {"ties": "half"}])
+@pytest.mark.parametrize("settings", [{"passes": 0}, {"ties": "first"}, {"ties": "keep"}, {"ties": "half"}])
 def test_without_a_decision_the_order_stays(settings: dict[str, Any]) -> None:
     rows = [2, 0, 3, 1]
     staged = one(Says(lambda first, second: TIE), rows, **settings)
     assert order(staged) == rows
     assert staged.routing["ties"] == staged.routing["comparisons"] == 3 * settings.get("passes", 10)
+
+
+def test_one_win_among_ties_sinks_nobody_else() -> None:
+    """All tie but for one pair: those who stood higher stay so, which strengths over fewer wins do not grant."""
+    judge = Says(lambda first, second: TIE if {first, second} != {"f", "g"} else better("gf")(first, second))
+    assert order(one(judge, list(range(8)))) == [0, 1, 2, 3, 4, 6, 5, 7]
+    assert order(one(judge, list(range(8)), ties="half")) != [0, 1, 2, 3, 4, 6, 5, 7]
 
 
 def test_one_candidate_or_none_needs_no_judge() -> None:
@@ -233,10 +240,10 @@ def test_a_judge_that_fails_keeps_the_order_of_its_query_alone() -> None:
     assert good.events == ()
 
 
-def test_a_fit_that_fails_keeps_the_order() -> None:
+def test_a_fit_that_does_not_settle_keeps_the_order_of_the_schedule() -> None:
     (staged,) = ranked(Says(better("ba")), [work_of("q", "text", [0, 1])], letters(2), ridge=1e-300)
-    assert order(staged) == [0, 1]
-    assert staged.events[0].kind == "stage_failed"
+    assert order(staged) == [1, 0]
+    assert (staged.events[0].kind, staged.routing["failed"]) == ("strengths_failed", 0)
     assert "raise the ridge of 1e-300" in staged.events[0].detail
 
 

@@ -59,9 +59,9 @@ def played(interview: Interview, answers: Mapping[str, str]) -> tuple[list[list[
         ("a family of people", "What are the people doing?"),
         ("the family eats", "What is the family doing?"),
         ("models walk", "What are the models doing?"),
-        ("a manx cat", "Is this a cartoon?"),  # whole words
-        ("a man, cooking", "Is this a cartoon?"),  # between blanks: the comma belongs to the word
-        ("", "Is this a cartoon?"),
+        ("a manx cat", "Is this cartoon?"),  # whole words
+        ("a man, cooking", "Is this cartoon?"),  # between blanks: the comma belongs to the word
+        ("", "Is this cartoon?"),
     ],
 )
 def test_the_first_question_follows_from_the_first_person_of_the_list(query: str, question: str) -> None:
@@ -121,20 +121,20 @@ def test_a_round_about_a_person() -> None:
 
 CASES: list[tuple[dict[str, str], list[str], list[str]]] = [
     (
-        {"Is this a cartoon?": "yes", "What is the character?": "bear", "What is the bear doing?": "dancing"},
-        ["W Is this a cartoon?", "W What is the character?", "W What is the bear doing?"],
+        {"Is this cartoon?": "yes", "What is the character?": "bear", "What is the bear doing?": "dancing"},
+        ["W Is this cartoon?", "W What is the character?", "W What is the bear doing?"],
         ["bear is dancing"],
     ),
     (
         {
-            "Is this a cartoon?": "no",
+            "Is this cartoon?": "no",
             "Is there any animal?": "Yes, a cat",
             "What is the animal?": "cat",
             "What is the cat doing?": "sleeping",
             "Where is the cat?": "on sofa",
         },
         [
-            "W Is this a cartoon?",
+            "W Is this cartoon?",
             "W Is there any animal?",
             "W What is the animal?",
             "W What is the cat doing?",
@@ -144,14 +144,14 @@ CASES: list[tuple[dict[str, str], list[str], list[str]]] = [
     ),
     (
         {
-            "Is this a cartoon?": "no",
+            "Is this cartoon?": "no",
             "Is there any animal?": "no",
             "What is the object?": "car",
             "What color is the car?": "blue",
             "Where is the blue car?": "on road",
         },
         [
-            "W Is this a cartoon?",
+            "W Is this cartoon?",
             "W Is there any animal?",
             "W What is the object?",
             "W What color is the car?",
@@ -172,7 +172,7 @@ def test_a_round_without_a_person(answers: dict[str, str], asked: list[str], mad
 
 def test_an_object_that_both_chains_of_a_half_ask_for_is_asked_for_once() -> None:
     """Without person, cartoon or animal all goes the way of the object: five questions about each part."""
-    answers = {"Is this a cartoon?": "no", "Is there any animal?": "no", "W What is the object?": "road"}
+    answers = {"Is this cartoon?": "no", "Is there any animal?": "no", "W What is the object?": "road"}
     steps, said = played(round_of(HeuristicQuestions(), context("traffic")), answers)
     assert len(said) == len(set(said)) == 15
     assert len(steps) == 5
@@ -190,7 +190,7 @@ def test_segments_and_objects_can_be_left_out(options: tuple[bool, bool], count:
 
 def test_the_released_code_asks_what_the_yes_of_a_cartoon_is_doing() -> None:
     questioner = HeuristicQuestions(segments=False, objects=False, released=True)
-    steps, _ = played(round_of(questioner, context("traffic")), {"Is this a cartoon?": "yes"})
+    steps, _ = played(round_of(questioner, context("traffic")), {"Is this cartoon?": "yes"})
     assert steps[-1] == ["W What is the yes doing?"]
 
 

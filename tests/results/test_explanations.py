@@ -118,7 +118,7 @@ def test_every_pair_has_one_explanation_and_chains_are_shortest_paths_of_wins(
 
 def test_an_explanation_is_all_reasons_of_the_winner_once() -> None:
     found = row("abc", "a>b", "c<a", "b>c", "a>b")
-    assert explanation(found, "a") == "reason 3; reason 1"  # the newest of each pair, in the order of their first win
+    assert explanation(found, "a") == "reason 0; reason 1; reason 3"
     assert explanation({"comparisons": None}, "a") == ""
     assert explain({"comparisons": None, "top_ids": ["a", "b"]}) == []
 
@@ -133,6 +133,9 @@ def test_doubted_is_who_loses_more_than_half_of_the_decided_comparisons() -> Non
     ]
     found = doubts(rows)
     assert [(one.row["session_id"], one.won, one.lost) for one in found] == [("always", 0, 2), ("beaten", 1, 2)]
+    one = row("abc", "a<b", "c>b", session_id="several", other_targets=["b"])  # a right one beats it, c another
+    assert [(doubt.won, doubt.lost) for doubt in doubts([one])] == [(0, 1)]
+    assert doubts([one | {"other_targets": ["b", "c"]}]) == []
     assert found[0].reasons == ("b as the second: reason 0", "c as the second: reason 1")
 
 

@@ -120,7 +120,7 @@ const assign = given => {
           h(
             "div",
             { class: "row" },
-            top && button("Found it", () => next("found", { video: top.id, timing: times() }), { class: "go" }),
+            top && button("Found it", () => next("found", { video: top.id, turn: view.turn, timing: times() }), { class: "go" }),
             button(given.left ? "Give up on this one" : "Not found", () => next("leave"), { class: "quiet" }),
           ),
         ),
