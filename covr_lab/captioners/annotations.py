@@ -10,12 +10,11 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-import torch
 from torch import Tensor
 
 from covr_lab.captioners.base import Captioner
 from covr_lab.captioners.tags import CLEANER, FRAMES, TAG, Annotation, annotation_text, cleaned, perturbed
-from covr_lab.captioners.vlm import HeldMedia, row_of
+from covr_lab.captioners.vlm import HeldMedia, bytes_of, json_of, row_of
 from covr_lab.engines.base import Engine
 from covr_lab.engines.consult import ParseError, consult
 from covr_lab.engines.request import Request
@@ -97,16 +96,13 @@ def read_annotation(text: str, frames: int) -> Annotation:
 
 
 def pack(annotation: Annotation) -> Tensor:
-    """A row of bytes: uint8 ``(WIDTH,)``, JSON in UTF-8 and then zeros; the annotation must be a clean one."""
-    row = torch.zeros(WIDTH, dtype=torch.uint8)
-    text = annotation.model_dump_json().encode()
-    row[: len(text)] = torch.frombuffer(bytearray(text), dtype=torch.uint8)
-    return row
+    """A row of an annotation, which must be a clean one."""
+    return bytes_of(annotation, WIDTH)
 
 
 def unpack(row: Tensor) -> Annotation:
-    """The annotation that :func:`pack` made a row of."""
-    return Annotation.model_validate_json(row.numpy().tobytes().rstrip(b"\0"))
+    """The annotation of a row."""
+    return Annotation.model_validate_json(json_of(row))
 
 
 class Annotator(AnnotationCaptioner):

@@ -76,17 +76,27 @@ def read_description(text: str) -> Description:
     return found
 
 
-def pack(description: Description) -> Tensor:
-    """A row of bytes: uint8 ``(WIDTH,)``, JSON in UTF-8 and then zeros."""
-    row = torch.zeros(WIDTH, dtype=torch.uint8)
-    text = description.model_dump_json().encode()
+def bytes_of(record: BaseModel, width: int) -> Tensor:
+    """A row of bytes: uint8 ``(width,)``, JSON in UTF-8 and then zeros; JSON has no zero byte."""
+    row = torch.zeros(width, dtype=torch.uint8)
+    text = record.model_dump_json().encode()
     row[: len(text)] = torch.frombuffer(bytearray(text), dtype=torch.uint8)
     return row
 
 
+def json_of(row: Tensor) -> bytes:
+    """The JSON that :func:`bytes_of` made a row of."""
+    return row.numpy().tobytes().rstrip(b"\0")
+
+
+def pack(description: Description) -> Tensor:
+    """A row of a description."""
+    return bytes_of(description, WIDTH)
+
+
 def unpack(row: Tensor) -> Description:
-    """The description that :func:`pack` made a row of; JSON has no zero byte."""
-    return Description.model_validate_json(row.numpy().tobytes().rstrip(b"\0"))
+    """The description of a row."""
+    return Description.model_validate_json(json_of(row))
 
 
 @dataclass(frozen=True, slots=True)
